@@ -1,0 +1,83 @@
+"""The words of the project as types: what is written down, asked for, and sent back.
+
+No room below imports anything but `infrarsi.errors`; nothing here does I/O except `files`.
+"""
+
+from infrarsi.contract.candidate import Candidate, Patch, PatchOrigin
+from infrarsi.contract.constraints import Constraint
+from infrarsi.contract.execution import (
+    SINKS_TOKEN,
+    ExecutionRequest,
+    ExecutionResult,
+    NodeInfo,
+    Overlay,
+    Purpose,
+    RunKind,
+    SnapshotRef,
+)
+from infrarsi.contract.outcome import Outcome
+from infrarsi.contract.places import Place, PlaceChange, PlaceKind, Scalar
+from infrarsi.contract.project import (
+    BACKENDS,
+    CONTRACT_KEYS,
+    SCHEMA,
+    STACKS,
+    Budget,
+    Knob,
+    Launch,
+    Project,
+    ValueChange,
+    Workload,
+)
+from infrarsi.contract.record import RankRecord, StepRecord
+from infrarsi.contract.space import Dimension, DimensionKind, Effect, Point, Space, point_key
+from infrarsi.contract.trial import ActiveTrial, Exhausted, NotYet, Proposal, Trial
+from infrarsi.contract.verdict import CHECKS, LAYERS, CheckResult, Status, Verdict
+
+__all__ = [
+    "BACKENDS",
+    "CHECKS",
+    "CONTRACT_KEYS",
+    "LAYERS",
+    "SCHEMA",
+    "SINKS_TOKEN",
+    "STACKS",
+    "ActiveTrial",
+    "Budget",
+    "Candidate",
+    "CheckResult",
+    "Constraint",
+    "Dimension",
+    "DimensionKind",
+    "Effect",
+    "ExecutionRequest",
+    "ExecutionResult",
+    "Exhausted",
+    "Knob",
+    "Launch",
+    "NodeInfo",
+    "NotYet",
+    "Outcome",
+    "Overlay",
+    "Patch",
+    "PatchOrigin",
+    "Place",
+    "PlaceChange",
+    "PlaceKind",
+    "Point",
+    "Project",
+    "Proposal",
+    "Purpose",
+    "RankRecord",
+    "RunKind",
+    "Scalar",
+    "SnapshotRef",
+    "Space",
+    "Status",
+    "StepRecord",
+    "Trial",
+    "ValueChange",
+    "Verdict",
+    "Workload",
+    "point_key",
+]

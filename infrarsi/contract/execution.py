@@ -1,0 +1,175 @@
+"""One execution: what is asked of a launcher, and what comes back."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from infrarsi.contract.outcome import Outcome
+from infrarsi.contract.record import RankRecord
+
+SINKS_TOKEN = "@INFRARSI_SINKS@"
+"""Stands in an overlay for the execution's own folder of sinks; the node puts the path in."""
+
+
+class RunKind(StrEnum):
+    """What an execution is for (DESIGN section 6, Kinds of run).
+
+    All kinds carry the same hooks and environment names, so that a job cannot tell them apart.
+    `perturbed` is an audit run of the reference whose initial weights are moved by one unit in the
+    last place: it measures how far rounding alone takes the losses.
+    """
+
+    TIMED = "timed"
+    AUDIT = "audit"
+    PERTURBED = "perturbed"
+
+
+class Purpose(StrEnum):
+    """What an execution is charged to."""
+
+    REFERENCE = "reference"
+    SEARCH = "search"
+    VERIFICATION = "verification"
+
+
+@dataclass(frozen=True)
+class SnapshotRef:
+    """An immutable copy of the project: `root/tree` holds the files, `root/links.json` the links.
+
+    `digest` is the content hash; `name` the folder name that the copy gets.
+    """
+
+    digest: str
+    root: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """How a candidate's copy differs from the snapshot.
+
+    `files`: project-relative POSIX path to its whole new text. `remove`: paths that must not be
+    there (old contents of sinks). `env`: variables to set for the command; `unset_env`: to remove.
+    `command`: run by `bash -c` in the copy. Values may hold `SINKS_TOKEN`.
+    """
+
+    command: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    remove: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    unset_env: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExecutionRequest:
+    """All that a node needs to run one candidate once.
+
+    `receipt_dir` is made by the launcher and is this execution's alone. `cache_dir` holds compile
+    caches, shared between executions. `optimizer_steps` ends the run when `ends_by` is witness.
+    `witness_key` (hex) chooses the close looks and is given over the socket, never the environment.
+    `frozen`: path to `sha256:...`, checked before and after. `slower_than_s`: stop early once the
+    median of at least 8 steady steps is above it; None never.
+    """
+
+    execution_id: str
+    kind: RunKind
+    snapshot: SnapshotRef
+    overlay: Overlay
+    receipt_dir: str
+    cache_dir: str
+    optimizer_steps: int
+    ends_by: str
+    witness_key: str
+    nodes: int = 1
+    gpus_per_node: int = 0
+    start_timeout_s: float = 600.0
+    timeout_s: float = 3600.0
+    frozen: Mapping[str, str] = field(default_factory=dict)
+    env_pass: tuple[str, ...] = ()
+    slower_than_s: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-encodable form."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ExecutionRequest":
+        """The inverse of `to_dict`."""
+        fields = dict(data)
+        fields["kind"] = RunKind(fields["kind"])
+        fields["snapshot"] = SnapshotRef(**fields["snapshot"])
+        overlay = dict(fields["overlay"])
+        overlay["remove"] = tuple(overlay.get("remove", ()))
+        overlay["unset_env"] = tuple(overlay.get("unset_env", ()))
+        fields["overlay"] = Overlay(**overlay)
+        fields["env_pass"] = tuple(fields.get("env_pass", ()))
+        return cls(**fields)
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """Where it ran."""
+
+    node_id: str
+    hostname: str
+    cpus: int
+    gpus: tuple[str, ...] = ()
+    gpu_name: str | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class ExecutionResult:
+    """What one execution did; the launcher never raises for what the job did.
+
+    `command_s` is the wall time of the user's command alone, `wall_s` the whole execution from
+    receiving the request to returning this. `reason` is one sentence. `frozen_changed` lists frozen
+    files whose digest differs after the run. `log_tail` ends the captured output (stdout.log in the
+    receipt folder has all of it). `leftover` names processes that had to be killed afterwards.
+    `peak_at_least_bytes`: lower bound of the memory needed, for an out-of-memory run.
+    """
+
+    execution_id: str
+    outcome: Outcome
+    reason: str
+    kind: RunKind = RunKind.TIMED
+    exit_code: int | None = None
+    ranks: tuple[RankRecord, ...] = ()
+    nodes: tuple[NodeInfo, ...] = ()
+    command_s: float = 0.0
+    wall_s: float = 0.0
+    started_at: float = 0.0
+    frozen_changed: tuple[str, ...] = ()
+    log_tail: str = ""
+    leftover: tuple[str, ...] = ()
+    peak_at_least_bytes: int | None = None
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The largest peak of any rank."""
+        peaks = [rank.peak_bytes for rank in self.ranks if rank.peak_bytes is not None]
+        return max(peaks) if peaks else None
+
+    @property
+    def device_s(self) -> float:
+        """Charged time: seconds times GPUs; a node without a GPU counts as one device."""
+        return self.wall_s * (sum(max(1, len(node.gpus)) for node in self.nodes) or 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-encodable form."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ExecutionResult":
+        """The inverse of `to_dict`."""
+        fields = dict(data)
+        fields["outcome"] = Outcome(fields["outcome"])
+        fields["kind"] = RunKind(fields["kind"])
+        fields["ranks"] = tuple(RankRecord.from_dict(rank) for rank in fields["ranks"])
+        fields["nodes"] = tuple(
+            NodeInfo(**{**node, "gpus": tuple(node.get("gpus", ()))}) for node in fields["nodes"]
+        )
+        fields["frozen_changed"] = tuple(fields["frozen_changed"])
+        fields["leftover"] = tuple(fields["leftover"])
+        return cls(**fields)

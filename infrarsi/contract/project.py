@@ -1,0 +1,263 @@
+"""The models of infrarsi.yaml, schema `infrarsi-project-v1` (DESIGN section 5).
+
+The file has two parts. The contract (see `CONTRACT_KEYS`) is fixed before the search and hashed
+into the run; preferences may change between runs.
+"""
+
+import hashlib
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from infrarsi.contract.constraints import Constraint
+from infrarsi.contract.places import Place, PlaceChange, PlaceKind, Scalar
+
+SCHEMA = "infrarsi-project-v1"
+CONTRACT_KEYS = (
+    "launch",
+    "workload",
+    "knobs",
+    "constraints",
+    "sinks",
+    "allow",
+    "editable",
+    "frozen",
+    "invariants",
+    "requirements",
+    "verify",
+)
+STACKS = ("megatron", "torchtitan", "deepspeed", "hf-trainer", "native-ddp")
+BACKENDS = (
+    "claude-cli",
+    "codex-cli",
+    "deepseek",
+    "anthropic",
+    "openai",
+    "openai-compat",
+    "vllm",
+    "none",
+)
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Launch(_Model):
+    """How the job is started, in the project's folder."""
+
+    command: str = Field(min_length=1)
+    nodes: int = Field(1, ge=1)
+    gpus_per_node: int = Field(0, ge=0)
+    script: str | None = None  # the launch script that settings edit; None: the command itself
+    start_timeout_s: float = Field(600.0, gt=0)  # to the first optimizer step
+    timeout_s: float = Field(3600.0, gt=0)  # of the whole run
+    env_pass: list[str] = []  # variables that the job needs although their name looks secret
+
+
+class Workload(_Model):
+    """How long the real job and one trial are, and how much an update consumes."""
+
+    planned_steps: int = Field(10_000, ge=1)
+    optimizer_steps: int = Field(40, ge=5)
+    ends_by: Literal["witness", "job"] = "witness"
+    samples_per_update: int | None = None
+    tokens_per_update: int | None = None
+
+
+class ValueChange(_Model):
+    """What one value of a knob sets and removes."""
+
+    set: dict[str, Scalar] = {}
+    remove: list[str] = []
+
+    def parsed(self) -> PlaceChange:
+        """With places parsed; raises UserError on an unknown kind."""
+        return PlaceChange(
+            tuple((Place.parse(place), value) for place, value in self.set.items()),
+            tuple(Place.parse(place) for place in self.remove),
+        )
+
+
+class Knob(_Model):
+    """One setting of the job: its places, its values, and the value that it has today."""
+
+    name: str = Field(min_length=1)
+    family: str
+    at: str | None = None
+    values: list[Scalar] | dict[Scalar, ValueChange]
+    reference: Scalar
+
+    @model_validator(mode="after")
+    def _check(self) -> "Knob":
+        if isinstance(self.values, list) and self.at is None:
+            raise ValueError("a list of `values` needs `at`: one place such as `flag:--lr`")
+        if not any(_same(self.reference, value) for value in self.values):
+            raise ValueError(
+                f"`reference` must be one of the values {list(self.values)}, "
+                f"but got {self.reference!r}"
+            )
+        if self.at is not None:
+            Place.parse(self.at)
+        if isinstance(self.values, dict):
+            for value in self.values.values():
+                value.parsed()
+        return self
+
+    def change(self, value: Scalar) -> PlaceChange:
+        """What setting this value does to the job; nothing for the reference value."""
+        if _same(value, self.reference):
+            return PlaceChange()
+        if isinstance(self.values, dict):
+            return next(c for v, c in self.values.items() if _same(v, value)).parsed()
+        assert self.at is not None
+        return PlaceChange(((Place.parse(self.at), value),))
+
+
+class Invariants(_Model):
+    """Tolerances of the checks."""
+
+    loss_tolerance: float = Field(0.03, gt=0)
+    memory_cap_gib: float | None = Field(None, gt=0)
+    precision: list[str] | None = None
+    numerics: Literal["banded", "bitwise"] = "banded"
+
+
+class Requirements(_Model):
+    """Requirements in plain language."""
+
+    text: list[str] = []
+    on_unsupported: Literal["stop", "continue"] = "stop"
+
+
+class Verify(_Model):
+    """How a winner is verified."""
+
+    confidence: float = Field(0.95, gt=0.5, lt=1)
+    max_pairs: int | Literal["auto"] = "auto"
+    min_gain: float = Field(0.002, ge=0)
+    numerics: Literal["banded", "bitwise"] = "banded"
+    long_steps: int | Literal["auto"] = "auto"
+    user_tests: list[str] = []
+    resume_check: bool | Literal["auto"] = "auto"
+
+
+class Llm(_Model):
+    """Which model proposes; `none` searches with families and recipes alone."""
+
+    backend: Literal[
+        "claude-cli",
+        "codex-cli",
+        "deepseek",
+        "anthropic",
+        "openai",
+        "openai-compat",
+        "vllm",
+        "none",
+    ] = "none"
+    model: str | None = None
+    api_key_env: str | None = None
+    base_url: str | None = None
+    context_tokens: int | None = None
+    extra_body: dict[str, Any] | None = None
+
+
+class Budget(_Model):
+    """When the search ends; every limit that is set holds."""
+
+    screens: int = Field(16, ge=1)
+    target_speedup: float | None = Field(None, gt=1)
+    target_mfu: float | None = Field(None, gt=0)
+    gpu_hours: float | None = Field(None, gt=0)
+    llm_tokens: int | None = Field(None, ge=0)
+    llm_usd: float | None = Field(None, ge=0)
+    wall_hours: float | None = Field(None, gt=0)
+
+
+class Search(_Model):
+    """How the search is done."""
+
+    seed: int = 0
+    patches: Literal["all", "none"] | list[str] = "all"
+    searcher: Literal["hypothesis", "optuna", "hyperopt", "random", "ofat"] = "hypothesis"
+    budget: Budget = Budget()
+
+
+class Debate(_Model):
+    """The dual-model mode."""
+
+    enabled: bool = False
+    second: str | None = None
+    verifier: str | None = None
+    verify_rounds: int = 2
+
+
+class Cluster(_Model):
+    """Where it runs."""
+
+    address: str = "auto"
+    parallel_trials: int | Literal["auto"] = "auto"
+    launcher: Literal["auto", "actors", "train"] = "auto"
+
+
+class Policy(_Model):
+    """What `optimize --yes` may do by itself."""
+
+    apply: Literal["confirm", "never"] = "confirm"
+
+
+class Project(_Model):
+    """One infrarsi.yaml."""
+
+    schema_: Literal["infrarsi-project-v1"] = Field(SCHEMA, alias="schema")
+    name: str = Field(min_length=1)
+    stack: Literal["megatron", "torchtitan", "deepspeed", "hf-trainer", "native-ddp"] = "native-ddp"
+    launch: Launch
+    workload: Workload = Workload()
+    knobs: list[Knob] = []
+    constraints: list[str] = []
+    sinks: dict[str, str] = {}
+    allow: list[str] = []
+    editable: list[str] = []
+    frozen: dict[str, str] = {}
+    invariants: Invariants = Invariants()
+    llm: Llm = Llm()
+    search: Search = Search()
+    experience: str = "auto"
+    requirements: Requirements = Requirements()
+    debate: Debate = Debate()
+    verify: Verify = Verify()
+    cluster: Cluster = Cluster()
+    policy: Policy = Policy()
+
+    @model_validator(mode="after")
+    def _check(self) -> "Project":
+        names = [knob.name for knob in self.knobs]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two knobs are named {name!r}")
+        known = {*names, *(knob.family for knob in self.knobs), "world", "data_parallel"}
+        for text in self.constraints:
+            unknown = Constraint.parse(text).names - known
+            if unknown:
+                raise ValueError(
+                    f"constraint {text!r} names {sorted(unknown)[0]!r}; known are {sorted(known)}"
+                )
+        both = set(self.editable) & set(self.frozen)
+        if both:
+            raise ValueError(f"{sorted(both)[0]!r} is both editable and frozen")
+        for text, value in self.sinks.items():
+            place = Place.parse(text)
+            if place.kind is PlaceKind.PATH and value != "fresh":
+                raise ValueError(f"a `path:` sink must be `fresh`, but {text!r} is {value!r}")
+        return self
+
+    def contract_hash(self) -> str:
+        """SHA-256 of the contract part; `--resume` refuses another one."""
+        data = self.model_dump(mode="json", by_alias=True, include=set(CONTRACT_KEYS))
+        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def _same(a: Scalar, b: Scalar) -> bool:
+    return a == b and isinstance(a, bool) == isinstance(b, bool)
