@@ -61,7 +61,7 @@ class Constraint:
         return Constraint.parse, (self.text,)
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Whether it holds; a name without a value, or a comparison of unlike types, does not bind."""
+        """Whether it holds; names without a value and comparisons of unlike types do not bind."""
         if not self.names <= values.keys():
             return True
         try:

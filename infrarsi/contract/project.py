@@ -210,7 +210,7 @@ class Policy(_Model):
 class Project(_Model):
     """One infrarsi.yaml."""
 
-    schema_: Literal["infrarsi-project-v1"] = Field(SCHEMA, alias="schema")
+    schema_: Literal["infrarsi-project-v1"] = Field("infrarsi-project-v1", alias="schema")
     name: str = Field(min_length=1)
     stack: Literal["megatron", "torchtitan", "deepspeed", "hf-trainer", "native-ddp"] = "native-ddp"
     launch: Launch
