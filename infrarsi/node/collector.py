@@ -1,0 +1,311 @@
+"""The harness's side of the witness: receives, stamps and keeps what each rank says.
+
+The harness's clock decides speed, so every line is stamped the moment it is read, before it is
+looked at. Lines are kept in `witness/rank<R>.jsonl` of the receipt folder as they came, each with
+its stamp in front; `infrarsi.node.rank_files` turns such files into `RankRecord`s.
+"""
+
+import json
+import os
+import selectors
+import shutil
+import socket
+import statistics
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from infrarsi.contract.execution import RunKind
+from infrarsi.contract.record import RankRecord
+from infrarsi.node.rank_files import load_ranks, stamped
+
+SOCKET_VARIABLE = "INFRARSI_WITNESS_SOCK"
+INJECT_DIR = Path(__file__).resolve().parent.parent / "witness" / "inject"
+_STEADY_WINDOW = 15  # step times that the live median is taken over
+_DRAIN_S = 5.0  # a process that outlives the command must not hold up its receipt
+
+
+@dataclass(frozen=True)
+class WitnessConfig:
+    """What each rank is told over the socket when its record opens.
+
+    `key` (hex) chooses the close looks of a timed run. `roots` are the folders that the job may
+    write to; a path opened for writing elsewhere is noted in the record.
+    """
+
+    key: str
+    kind: RunKind
+    optimizer_steps: int
+    ends_by: str
+    roots: tuple[str, ...] = ()
+
+    def to_line(self) -> bytes:
+        """The JSON line that the guest reads."""
+        fields = {
+            "key": self.key,
+            "kind": str(self.kind.value),
+            "optimizer_steps": self.optimizer_steps,
+            "ends_by": self.ends_by,
+            "roots": [os.path.realpath(root) for root in self.roots],
+        }
+        return json.dumps(fields).encode() + b"\n"
+
+
+@dataclass(frozen=True)
+class WitnessProgress:
+    """What is known while the job runs; times are seconds since `start_clock`.
+
+    `steps`: optimizer steps that every rank seen so far has finished. `step_time_s`: median of the
+    last steady step times of the lowest rank (first two steps and close looks left out), None
+    before there are any; `steady_steps` says over how many it could be taken. `last_beat_s`:
+    arrival of the latest line of any rank, None before the first. `ranks`: ranks that opened a
+    record; `sealed`: how many of them sent their end line.
+    """
+
+    steps: int = 0
+    step_time_s: float | None = None
+    steady_steps: int = 0
+    last_beat_s: float | None = None
+    ranks: int = 0
+    sealed: int = 0
+
+
+@dataclass
+class _Rank:
+    """One connection that said hello."""
+
+    connection: socket.socket
+    rank: int
+    file: BinaryIO
+    steps: int = 0
+    previous_s: float | None = None
+    steady: deque[float] = field(default_factory=lambda: deque(maxlen=_STEADY_WINDOW))
+    steady_count: int = 0
+    ended: bool = False
+    open: bool = True
+
+
+class Collector:
+    """Receives the witness records of one execution on this node.
+
+    A context manager: entering makes the socket and starts the thread, leaving stops both and
+    removes the socket; the files stay. `start_clock` must be called when the command is spawned
+    (until then stamps count from entering). All methods may be called from any thread.
+    """
+
+    def __init__(self, receipt_dir: Path, config: WitnessConfig) -> None:
+        self._folder = receipt_dir / "witness"
+        self._receipt_dir = receipt_dir
+        self._config = config
+        self._lock = threading.Lock()
+        self._ranks: list[_Rank] = []
+        self._buffers: dict[socket.socket, bytes] = {}
+        self._by_connection: dict[socket.socket, _Rank] = {}
+        self._last_s: float | None = None
+        self._start = time.monotonic()
+        self._stop_at: float | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> "Collector":
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._dir = tempfile.mkdtemp(prefix="irw", dir=_short_temp())
+        self._path = os.path.join(self._dir, "s")
+        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._server.bind(self._path)
+        self._server.listen(128)
+        self._server.setblocking(False)
+        self._wake_read, self._wake_write = os.pipe()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._server, selectors.EVENT_READ)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._serve, name="witness-collector", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.finish()
+
+    def start_clock(self) -> None:
+        """Make now the zero of every stamp; to be called right before the command is spawned."""
+        self._start = time.monotonic()
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """The variables to set for the command, given the environment it would have without us."""
+        behind = base.get("PYTHONPATH")
+        prefix = str(INJECT_DIR)
+        return {
+            "PYTHONPATH": prefix + os.pathsep + behind if behind else prefix,
+            SOCKET_VARIABLE: self._path,
+        }
+
+    def progress(self) -> WitnessProgress:
+        """Live state; does not block."""
+        with self._lock:
+            if not self._ranks:
+                return WitnessProgress(last_beat_s=self._last_s)
+            lowest = min(self._ranks, key=lambda rank: rank.rank)
+            return WitnessProgress(
+                steps=min(rank.steps for rank in self._ranks),
+                step_time_s=statistics.median(lowest.steady) if lowest.steady else None,
+                steady_steps=lowest.steady_count,
+                last_beat_s=self._last_s,
+                ranks=len(self._ranks),
+                sealed=sum(rank.ended for rank in self._ranks),
+            )
+
+    def finish(self) -> None:
+        """Read what the ended command left in the sockets, then close them; may be called twice.
+
+        Takes at most 5 s, and that long only if a process that has a record is still alive.
+        """
+        if self._thread is None:
+            return
+        self._stop_at = time.monotonic() + _DRAIN_S
+        os.write(self._wake_write, b"x")
+        self._thread.join()
+        self._thread = None
+        for rank in self._ranks:
+            rank.file.close()
+        for connection in list(self._buffers):
+            connection.close()
+        self._selector.close()
+        self._server.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+        shutil.rmtree(self._dir, ignore_errors=True)
+
+    def ranks(self) -> tuple[RankRecord, ...]:
+        """The records of the ranks that trained, by rank; finishes first."""
+        self.finish()
+        return load_ranks(self._receipt_dir)
+
+    def _serve(self) -> None:
+        while True:
+            timeout = None
+            if self._stop_at is not None:
+                timeout = min(0.2, self._stop_at - time.monotonic()) if self._buffers else 0.0
+            ready = self._selector.select(max(0.0, timeout) if timeout is not None else None)
+            now = time.monotonic() - self._start
+            for key, _ in ready:
+                if key.fileobj is self._server:
+                    self._accept()
+                elif key.fileobj == self._wake_read:
+                    os.read(self._wake_read, 64)
+                else:
+                    assert isinstance(key.fileobj, socket.socket)
+                    self._receive(key.fileobj, now)
+            if self._stop_at is None or ready:
+                continue
+            if not self._buffers or time.monotonic() >= self._stop_at:
+                return
+
+    def _accept(self) -> None:
+        connection, _ = self._server.accept()
+        connection.setblocking(False)
+        self._buffers[connection] = b""
+        self._selector.register(connection, selectors.EVENT_READ)
+
+    def _receive(self, connection: socket.socket, now: float) -> None:
+        try:
+            data = connection.recv(1 << 18)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._drop(connection)
+            return
+        *lines, rest = (self._buffers[connection] + data).split(b"\n")
+        self._buffers[connection] = rest
+        rank = self._by_connection.get(connection)
+        with self._lock:
+            self._last_s = now
+            for line in lines:
+                if rank is None:
+                    rank = self._greet(connection, line, now)
+                    continue
+                rank.file.write(stamped(line, now))
+                self._follow(rank, line, now)
+        if rank is not None:
+            rank.file.flush()
+        self._release()
+
+    def _greet(self, connection: socket.socket, line: bytes, now: float) -> _Rank | None:
+        """Open the file of a process that said hello, and tell it what it has to know."""
+        hello = _object(line)
+        if hello.get("k") != "hello":
+            return None
+        number = int(hello.get("rank", 0))
+        copies = sum(rank.rank == number for rank in self._ranks)
+        name = f"rank{number}.jsonl" if not copies else f"rank{number}.{copies}.jsonl"
+        rank = _Rank(connection, number, (self._folder / name).open("wb"))
+        rank.file.write(stamped(line, now))
+        self._ranks.append(rank)
+        self._by_connection[connection] = rank
+        _send(connection, self._config.to_line())
+        return rank
+
+    def _follow(self, rank: _Rank, line: bytes, now: float) -> None:
+        """Keep the live figures; the file alone is what is judged."""
+        head = line[:80]
+        if b'"k":"beat"' in head:
+            beat = _object(line)
+            rank.steps = int(beat.get("i", 0)) + 1
+            if rank.previous_s is not None and rank.steps > 2 and not beat.get("look"):
+                rank.steady.append(now - rank.previous_s)
+                rank.steady_count += 1
+            rank.previous_s = now
+        elif b'"k":"head"' in head:
+            rank.previous_s = now
+        elif b'"k":"end"' in head:
+            rank.ended = True
+
+    def _release(self) -> None:
+        """Let sealed ranks leave together, so that none pulls the network from under another."""
+        live = [rank for rank in self._ranks if rank.open]
+        if live and all(rank.ended for rank in live):
+            for rank in live:
+                _send(rank.connection, b"bye\n")
+
+    def _drop(self, connection: socket.socket) -> None:
+        self._selector.unregister(connection)
+        connection.close()
+        rest = self._buffers.pop(connection)
+        rank = self._by_connection.pop(connection, None)
+        if rank is not None:
+            if rest:
+                rank.file.write(stamped(rest, self._last_s or 0.0))
+            rank.open = False
+            rank.file.flush()
+            self._release()
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _send(connection: socket.socket, data: bytes) -> None:
+    try:
+        connection.send(data)
+    except OSError:
+        return  # the process is gone; its record says how far it came
+
+
+def _short_temp() -> str:
+    """A folder whose paths fit into a socket address (107 bytes)."""
+    return "/tmp" if os.access("/tmp", os.W_OK) else tempfile.gettempdir()
