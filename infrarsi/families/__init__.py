@@ -1,1 +1,29 @@
-"""To be filled."""
+"""The knob-family catalogue: what a setting means on any stack, and what is believed of it."""
+
+from infrarsi.families.catalogue import (
+    Catalogue,
+    Device,
+    Family,
+    Prior,
+    Risk,
+    Spelling,
+    catalogue,
+    normal_flag,
+    read,
+)
+from infrarsi.families.effects import UNKNOWN, dimensions, effects
+
+__all__ = [
+    "UNKNOWN",
+    "Catalogue",
+    "Device",
+    "Family",
+    "Prior",
+    "Risk",
+    "Spelling",
+    "catalogue",
+    "dimensions",
+    "effects",
+    "normal_flag",
+    "read",
+]

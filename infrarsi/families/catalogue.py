@@ -1,0 +1,233 @@
+"""The knob families, read from `catalogue.toml` and checked completely on reading."""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+from infrarsi.contract import Scalar
+
+Device = Literal["cpu", "gpu"]
+Law = Literal["table", "doubling"]
+
+_FILE = Path(__file__).with_name("catalogue.toml")
+_LAW_KEYS = ("from_zero", "doubling")
+
+
+class Risk(StrEnum):
+    """What a family may do to the numbers of a job."""
+
+    EXACT = "E"  # bitwise the same is possible
+    NUMERICS = "N"  # the same within rounding; must be checked
+    JOB = "J"  # another job: offered only where the contract's `allow` names it
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What is believed of one value against the family's plain value, before any trial.
+
+    `log_time`, `log_memory`: mean and standard deviation of the change of log step time and of log
+    activation memory. `one_off_s`: start-up cost, cold. `source` says where the figures come from.
+    """
+
+    source: str
+    log_time: tuple[float, float] = (0.0, 0.03)
+    log_memory: tuple[float, float] = (0.0, 0.02)
+    one_off_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How a family is written in jobs of native PyTorch DDP.
+
+    `flags` and `launcher` in their dashed form; `values` maps a job's word to the canonical value.
+    `recipes`: names of the code patches that have this family.
+    """
+
+    flags: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    recipes: tuple[str, ...] = ()
+    values: Mapping[str, Scalar] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True)
+class Family:
+    """What one kind of setting means, wherever it is written.
+
+    `values` are the canonical ones, empty for a number. `effects[device][value]` holds a prior for
+    every canonical value but `plain`; with the law `doubling` the keys are `doubling` (per doubling
+    of the number) and `from_zero`. `recipe_value` is what a code patch of this family sets.
+    `devices`: where it does anything. `allow_as`: words of `allow` that permit it beside its name.
+    """
+
+    name: str
+    meaning: str
+    risk: Risk
+    effects: Mapping[Device, Mapping[str, Prior]]
+    law: Law = "table"
+    values: tuple[Scalar, ...] = ()
+    plain: Scalar | None = None
+    recipe_value: Scalar | None = None
+    devices: tuple[Device, ...] = ("cpu", "gpu")
+    spelling: Spelling = Spelling()
+    requires: tuple[str, ...] = ()
+    conflicts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    allow_as: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+
+    def canonical(self, value: Scalar) -> Scalar:
+        """The catalogue's word for a job's value; the value itself where it has none."""
+        if any(same(value, own) for own in self.values):
+            return value
+        words = self.spelling.values
+        return words.get(str(value), words.get(str(value).lower(), value))
+
+    def is_allowed(self, allow: tuple[str, ...]) -> bool:
+        """Whether a contract with these `allow` entries lets it be searched."""
+        return self.risk is not Risk.JOB or bool(
+            {self.name, *self.also, *self.allow_as} & set(allow)
+        )
+
+
+class Catalogue:
+    """All families, by name (or by an older name), by flag, and by environment variable."""
+
+    def __init__(self, families: tuple[Family, ...]) -> None:
+        self.families = families
+        self._by_name = {name: f for f in families for name in (f.name, *f.also)}
+        self._by_flag = {normal_flag(flag): f for f in families for flag in f.spelling.flags}
+        self._by_env = {name: f for f in families for name in f.spelling.env}
+
+    def __getitem__(self, name: str) -> Family:
+        return self._by_name[name]
+
+    def get(self, name: str) -> Family | None:
+        """The family of that name, None if the catalogue has no such."""
+        return self._by_name.get(name)
+
+    def nearest(self, name: str) -> str | None:
+        """The family whose name is most like `name`, for a message."""
+        near = difflib.get_close_matches(name, list(self._by_name), n=1)
+        return near[0] if near else None
+
+    def by_flag(self, flag: str) -> Family | None:
+        """The family that a flag is usually a spelling of; `_` and `-` are the same."""
+        return self._by_flag.get(normal_flag(flag))
+
+    def by_env(self, name: str) -> Family | None:
+        """The family that an environment variable sets."""
+        return self._by_env.get(name)
+
+
+def normal_flag(flag: str) -> str:
+    """`--Batch_Size` as `--batch-size`; short flags keep their case."""
+    return flag.replace("_", "-").lower() if flag.startswith("--") else flag
+
+
+@cache
+def catalogue() -> Catalogue:
+    """The catalogue that ships; raises ValueError naming the family if the file is wrong."""
+    return read(_FILE.read_text(encoding="utf-8"))
+
+
+def read(text: str) -> Catalogue:
+    """A catalogue from TOML text; raises ValueError on whatever a later use would trip over."""
+    families = tuple(_family(entry) for entry in tomllib.loads(text)["family"])
+    _check_unique([name for f in families for name in (f.name, *f.also)], "name")
+    _check_unique([normal_flag(flag) for f in families for flag in f.spelling.flags], "flag")
+    _check_unique([name for f in families for name in f.spelling.env], "environment variable")
+    names = {f.name for f in families}
+    for family in families:
+        strange = set(family.conflicts) - names
+        if strange:
+            raise ValueError(
+                f"family {family.name!r}: conflicts with unknown {sorted(strange)[0]!r}"
+            )
+    return Catalogue(families)
+
+
+def _check_unique(names: list[str], what: str) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"the {what} {twice[0]!r} belongs to two families")
+
+
+def _family(entry: dict[str, Any]) -> Family:
+    name = entry.get("name", "?")
+    try:
+        fields = _frozen(entry)
+        effects = fields.pop("effects")
+        spelling = fields.pop("spelling", {})
+        fields["conflicts"] = MappingProxyType(fields.get("conflicts", {}))
+        family = Family(
+            **{**fields, "risk": Risk(fields["risk"])},
+            effects={device: _priors(effects.pop(device)) for device in get_args(Device)},
+            spelling=_spelling(spelling),
+        )
+        _check(family, effects)
+    except (TypeError, KeyError, ValueError) as error:
+        raise ValueError(f"family {name!r}: {error}") from error
+    return family
+
+
+def _spelling(entry: dict[str, Any]) -> Spelling:
+    fields = _frozen(entry)
+    fields["values"] = MappingProxyType(fields.get("values", {}))
+    return Spelling(**fields)
+
+
+def _priors(entries: dict[str, Any]) -> Mapping[str, Prior]:
+    return MappingProxyType({key: Prior(**_frozen(entry)) for key, entry in entries.items()})
+
+
+def _frozen(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()}
+
+
+def _check(family: Family, other_devices: Mapping[str, Any]) -> None:
+    if other_devices:
+        raise ValueError(f"unknown devices {sorted(other_devices)}; known are {get_args(Device)}")
+    if not family.meaning:
+        raise ValueError("it must say what it means")
+    if family.law not in get_args(Law):
+        raise ValueError(f"law is {family.law!r}; known are {get_args(Law)}")
+    expected = {key_of(v) for v in family.values if v != family.plain}
+    for device, priors in family.effects.items():
+        if family.law == "doubling":
+            if "doubling" not in priors or set(priors) - set(_LAW_KEYS):
+                raise ValueError(f"effects on {device} must be among {_LAW_KEYS}, with doubling")
+        elif set(priors) != expected:
+            raise ValueError(
+                f"effects on {device} are for {sorted(priors)}, not {sorted(expected)}"
+            )
+        for prior in priors.values():
+            _check_prior(prior)
+    if family.law == "table" and family.plain not in family.values:
+        raise ValueError(f"plain is {family.plain!r}, which is not one of {family.values}")
+    for value in family.spelling.values.values():
+        if value not in family.values:
+            raise ValueError(f"a spelling means {value!r}, which is not one of {family.values}")
+
+
+def _check_prior(prior: Prior) -> None:
+    if not prior.source:
+        raise ValueError("every prior must name its source")
+    for mean, spread in (prior.log_time, prior.log_memory):
+        if spread <= 0 or abs(mean) > 3:
+            raise ValueError(f"({mean}, {spread}) is no belief: the spread must be above 0")
+
+
+def same(a: Scalar | None, b: Scalar | None) -> bool:
+    """Equality that does not take True for 1."""
+    return a == b and isinstance(a, bool) == isinstance(b, bool)
+
+
+def key_of(value: Scalar) -> str:
+    """The name of a value in the file: `true` for True."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
