@@ -1,1 +1,19 @@
-"""To be filled."""
+"""Run directories and journals: the only room that knows file names."""
+
+from infrarsi.runs.directory import DEFAULT_ROOT, RunDirectory, write_atomically
+from infrarsi.runs.journal import Event, Journal, JournalText, read
+from infrarsi.runs.state import ExecutionSummary, Pair, RunState, TrialLine
+
+__all__ = [
+    "DEFAULT_ROOT",
+    "Event",
+    "ExecutionSummary",
+    "Journal",
+    "JournalText",
+    "Pair",
+    "RunDirectory",
+    "RunState",
+    "TrialLine",
+    "read",
+    "write_atomically",
+]
