@@ -55,7 +55,8 @@ class Space:
     """All dimensions, the constraints among them, and the facts that the models start from.
 
     `derived` holds `world` and `data_parallel`. `memory_limit_bytes` is what one device offers to
-    the job (on a CPU: resident memory of the node); None where it is not known.
+    the job (on a CPU: resident memory of the node); `static_memory_bytes` is the part of it that
+    no setting changes (parameters, gradients, optimizer states); None where they are not known.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -63,6 +64,7 @@ class Space:
     derived: tuple[tuple[str, int], ...] = ()
     planned_steps: int = 10_000
     memory_limit_bytes: int | None = None
+    static_memory_bytes: int | None = None
 
     @property
     def reference(self) -> Point:

@@ -1,0 +1,177 @@
+"""What is believed of every point after a history: the three models put together."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from infrarsi.contract import ActiveTrial, Trial
+from searchers.evidence import Evidence, read_evidence
+from searchers.failures import FailureModel, FailurePosterior
+from searchers.features import Codes, Coding, Floats
+from searchers.peak_memory import PeakMemoryModel, PeakMemoryPosterior
+from searchers.step_time import LACK_OF_FIT_SD, StepTimeModel, StepTimePosterior, TimedTrials
+
+ONE_OFF_SCALES = (0.05, 20.0)  # how far measured one-off costs may move the prior ones
+
+
+class Models:
+    """The models of one space, which turn a history into beliefs."""
+
+    def __init__(self, coding: Coding, *, noise_log_sd: float) -> None:
+        self.coding = coding
+        self.step_time = StepTimeModel(coding, noise_log_sd=noise_log_sd)
+        self.peak_memory = PeakMemoryModel(coding)
+        self.failures = FailureModel(coding)
+
+    def learn(self, history: Sequence[Trial], active: Sequence[ActiveTrial]) -> "Beliefs":
+        """The beliefs after `history`, each active trial imagined to end as predicted."""
+        evidence = read_evidence(self.coding, history, active)
+        posterior = self.step_time.fit(evidence.timed)
+        if len(evidence.pending):
+            imagined, _ = posterior.predict(evidence.pending)
+            timed = evidence.timed
+            evidence = replace(
+                evidence,
+                timed=TimedTrials(
+                    np.vstack([timed.codes, evidence.pending]),
+                    np.concatenate([timed.log_ratio, imagined]),
+                    (*timed.nodes, *(() for _ in imagined)),
+                ),
+                good=np.concatenate([evidence.good, np.ones(len(imagined), dtype=bool)]),
+            )
+            posterior = self.step_time.fit(evidence.timed)
+        return Beliefs(
+            self.coding,
+            evidence,
+            posterior,
+            self.peak_memory.fit(evidence.memory),
+            self.failures.fit(evidence.judged),
+            self.step_time.noise_log_sd,
+        )
+
+
+class Beliefs:
+    """Predictions for many points at once; `codes` have shape (n, d), results (n,)."""
+
+    def __init__(
+        self,
+        coding: Coding,
+        evidence: Evidence,
+        time: StepTimePosterior,
+        memory: PeakMemoryPosterior | None,
+        failures: FailurePosterior,
+        noise_log_sd: float,
+    ) -> None:
+        self._coding = coding
+        self._evidence = evidence
+        self._time = time
+        self._memory = memory
+        self._failures = failures
+        self._noise = noise_log_sd
+        self._one_off: Floats = np.array(
+            [max(coding.dimensions[i].effects[v].one_off_s, 0.0) for i, v in coding.settings]
+        )
+        self._one_off_scale = self._scale_of_one_off()
+        self._measured = self._shrunk_trials()
+
+    @property
+    def planned_s(self) -> float:
+        """How long the real run takes as it is; infinite where no reference was measured."""
+        step_s = self._evidence.cost.step_s
+        return float("inf") if step_s is None else self._coding.space.planned_steps * step_s
+
+    @property
+    def reference_cost_s(self) -> float:
+        """What one run of the reference takes."""
+        return self._evidence.cost.start_s + self._evidence.cost.run_s
+
+    def log_time(self, codes: Codes) -> tuple[Floats, Floats]:
+        """Mean and deviation of log step time over the reference."""
+        return self._time.predict(codes)
+
+    def gain(self, codes: Codes, base: Codes) -> tuple[Floats, Floats]:
+        """How much less log net step time than `base` (d,): mean and deviation.
+
+        Net step time is step time plus extra one-off cost over the planned steps.
+        """
+        mean, sd = self._time.difference(codes, base)
+        own, _ = self._time.difference(base[None, :], self._coding.reference)
+        penalty = self._penalty(codes, mean + own[0])
+        base_penalty = self._penalty(base[None, :], own)
+        return base_penalty[0] - mean - penalty, sd
+
+    def fits(self, codes: Codes) -> Floats:
+        """Probability of fitting into memory; 1 where nothing is known of it."""
+        return np.ones(len(codes)) if self._memory is None else self._memory.fits(codes)
+
+    def runs(self, codes: Codes) -> Floats:
+        """Probability of running as the same job, memory aside."""
+        return self._failures.runs(codes)
+
+    def cost(self, codes: Codes) -> Floats:
+        """Expected duration of a trial over that of the reference."""
+        mean, _ = self._time.difference(codes, self._coding.reference)
+        cost = self._evidence.cost
+        seconds = cost.start_s + self._extra_s(codes) + cost.run_s * np.exp(np.minimum(mean, 5.0))
+        return np.asarray(seconds / self.reference_cost_s, dtype=np.float64)
+
+    def incumbent(self) -> Codes:
+        """The best same-job point so far, imagined ones included; else the reference."""
+        best = self.best_trials(1)
+        return best[0] if best else self._coding.reference
+
+    def best_trials(self, count: int) -> list[Codes]:
+        """The best same-job points believed faster than the reference, best first."""
+        return [codes for value, codes in self._measured[:count] if value < 0.0]
+
+    def _shrunk_trials(self) -> list[tuple[float, Codes]]:
+        """Each good point with its shrunk log net step time over the reference, best first.
+
+        A point's own residual counts as lack of fit to noise allows, more with each repetition.
+        """
+        timed = self._evidence.timed
+        rows = np.flatnonzero(self._evidence.good)
+        if not len(rows):
+            return []
+        base = np.array_equal
+        level = [timed.log_ratio[i] for i in rows if base(timed.codes[i], self._coding.reference)]
+        offset = float(np.median(level)) if level else 0.0
+        unique, group = np.unique(timed.codes[rows], axis=0, return_inverse=True)
+        mean, _ = self._time.difference(unique, self._coding.reference)
+        shrunk = []
+        for i, codes in enumerate(unique):
+            if base(codes, self._coding.reference):
+                continue
+            own = timed.log_ratio[rows[group.ravel() == i]] - offset
+            share = LACK_OF_FIT_SD**2 / (LACK_OF_FIT_SD**2 + self._noise**2 / len(own))
+            # An outlier says nothing of its point beyond what the model takes from it.
+            limit = 2.0 * float(np.hypot(LACK_OF_FIT_SD, self._noise))
+            value = float(mean[i]) + share * float(np.clip(np.median(own) - mean[i], -limit, limit))
+            penalty = float(self._penalty(codes[None, :], np.array([value]))[0])
+            shrunk.append((value + penalty, codes))
+        return sorted(shrunk, key=lambda pair: (pair[0], pair[1].tolist()))
+
+    def _extra_s(self, codes: Codes) -> Floats:
+        extra = self._coding.one_hot(codes) @ self._one_off
+        return np.asarray(extra * self._one_off_scale, dtype=np.float64)
+
+    def _penalty(self, codes: Codes, mean: Floats) -> Floats:
+        """log(1 + extra one-off seconds a planned step / step time)."""
+        step_s = self._evidence.cost.step_s
+        if step_s is None:
+            return np.zeros(len(codes))
+        per_step = self._extra_s(codes) / max(self._coding.space.planned_steps, 1)
+        return np.log1p(per_step / (step_s * np.exp(mean)))
+
+    def _scale_of_one_off(self) -> float:
+        """How measured one-off costs compare to the prior ones, the coldest trial deciding.
+
+        Later trials find warm caches, so the largest ratio is the nearest to a cold start.
+        """
+        ratios = [
+            (seconds - self._evidence.cost.start_s) / expected
+            for codes, seconds in self._evidence.one_off_s
+            if (expected := float(self._coding.one_hot(codes[None, :])[0] @ self._one_off)) > 0
+        ]
+        return float(np.clip(max(ratios), *ONE_OFF_SCALES)) if ratios else 1.0

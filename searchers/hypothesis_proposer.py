@@ -1,0 +1,149 @@
+"""The proposer of this project: models over all trials, priors from the knob families."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from infrarsi.contract import (
+    ActiveTrial,
+    Exhausted,
+    NotYet,
+    Point,
+    Proposal,
+    Space,
+    Trial,
+    point_key,
+)
+from searchers.beliefs import Beliefs, Models
+from searchers.evidence import taken_keys
+from searchers.features import Codes, Coding, Floats
+from searchers.normal import expected_improvement
+from searchers.proposals import Candidates, seeds
+
+NO_GAIN = "no_gain_expected"
+SPACE_EXHAUSTED = "space_exhausted"
+
+MIN_GAIN = 0.001  # of log step time, expected: less is never resolved by verification
+COST_POWER = 0.5  # between gain per trial (0) and gain per second (1): both budgets are finite
+MAX_CANDIDATES_TO_VERIFY = 3
+KEEP_GAIN = 0.003  # a setting whose believed gain is smaller is pruned
+KEEP_SDS = 0.5  # and so is one whose believed gain is smaller than this many of its deviations
+MAX_LOST = 0.01  # but never one that is believed to gain more than this
+PRUNED_FITS = 0.9
+
+
+class HypothesisProposer:
+    """Expected improvement over the best same-job trial, per expected cost, times what may fail.
+
+    Implements `infrarsi.ports.Proposer`. `noise_log_sd` is the noise of one trial's log step time
+    as calibrated, `max_trials` the budget of screens.
+    """
+
+    def __init__(self, space: Space, seed: int, *, noise_log_sd: float, max_trials: int) -> None:
+        self._coding = Coding(space)
+        self._models = Models(self._coding, noise_log_sd=noise_log_sd)
+        self._candidates = Candidates(self._coding, seed)
+        self._max_trials = max_trials
+
+    def propose(
+        self, history: Sequence[Trial], active: Sequence[ActiveTrial]
+    ) -> Proposal | NotYet | Exhausted:
+        """The next point to try; see the port."""
+        beliefs = self._models.learn(history, active)
+        taken = {*taken_keys(history, active), point_key(self._coding.space.reference)}
+        incumbent = beliefs.incumbent()
+        starts = [incumbent, *beliefs.best_trials(3), *seeds(self._coding, beliefs.fits)]
+        found = self._candidates.best(
+            lambda codes: self._score(beliefs, codes, incumbent), starts, taken
+        )
+        if found is None:
+            return NotYet("every other point is running") if active else Exhausted(SPACE_EXHAUSTED)
+        codes = found[0]
+        if not self._is_worth_it(beliefs, codes, incumbent):
+            return NotYet("an active trial may change that") if active else Exhausted(NO_GAIN)
+        return self._proposal(beliefs, codes, incumbent)
+
+    def ranking(self, history: Sequence[Trial]) -> list[Point]:
+        """The trials to verify, best first, at most three.
+
+        Same-job trials believed faster than the reference, one-off cost included, by posterior
+        mean: a lucky measurement counts for as much as the model lets it.
+        """
+        beliefs = self._models.learn(history, ())
+        return [
+            self._coding.decode(codes) for codes in beliefs.best_trials(MAX_CANDIDATES_TO_VERIFY)
+        ]
+
+    def prune(self, history: Sequence[Trial]) -> Point:
+        """The best trial's point without the settings of no credible effect.
+
+        The reference where no trial is believed faster. What comes back may never have run.
+        """
+        beliefs = self._models.learn(history, ())
+        best = beliefs.best_trials(1)
+        if not best:
+            return self._coding.space.reference
+        return self._coding.decode(self._pruned(beliefs, best[0]))
+
+    def _score(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> Floats:
+        worth = self._worth(beliefs, codes, incumbent)
+        return np.asarray(worth / beliefs.cost(codes) ** COST_POWER, dtype=np.float64)
+
+    def _worth(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> Floats:
+        """Expected improvement of log net step time, failures counted as none, (n,)."""
+        gain, sd = beliefs.gain(codes, incumbent)
+        worth = expected_improvement(gain, sd) * beliefs.fits(codes) * beliefs.runs(codes)
+        return np.asarray(worth, dtype=np.float64)
+
+    def _is_worth_it(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> bool:
+        worth = float(self._worth(beliefs, codes[None, :], incumbent)[0])
+        saved_s = worth * beliefs.planned_s
+        cost_s = float(beliefs.cost(codes[None, :])[0]) * beliefs.reference_cost_s
+        return worth >= MIN_GAIN and saved_s >= cost_s
+
+    def _proposal(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> Proposal:
+        row = codes[None, :]
+        mean, sd = beliefs.log_time(row)
+        fits = float(beliefs.fits(row)[0])
+        point = self._coding.decode(codes)
+        gain, gain_sd = beliefs.gain(row, incumbent)
+        why = (
+            f"{self._described(codes, incumbent)}: {100 * float(gain[0]):+.1f} % expected "
+            f"(sd {100 * float(gain_sd[0]):.1f} %), fits with {fits:.2f}, "
+            f"runs with {float(beliefs.runs(row)[0]):.2f}"
+        )
+        return Proposal(point, why, float(mean[0]), float(sd[0]), fits)
+
+    def _described(self, codes: Codes, incumbent: Codes) -> str:
+        names = self._coding.dimensions
+        changed = [i for i in range(len(names)) if codes[i] != incumbent[i]]
+        parts = [
+            f"`{names[i].name}` back to {names[i].reference!r}"
+            if codes[i] == self._coding.reference[i]
+            else f"`{names[i].name}` {names[i].values[codes[i]]!r}"
+            for i in changed
+        ]
+        base = "the reference" if np.array_equal(incumbent, self._coding.reference) else "the best"
+        return f"{base} with {', '.join(parts)}"
+
+    def _pruned(self, beliefs: Beliefs, best: Codes) -> Codes:
+        current = best.copy()
+        fits = min(PRUNED_FITS, float(beliefs.fits(best[None, :])[0]))
+        while True:
+            tries = []
+            for i in np.flatnonzero(current != self._coding.reference):
+                without = current.copy()
+                without[i] = self._coding.reference[i]
+                if self._coding.space.is_valid(self._coding.decode(without)):
+                    tries.append(without)
+            if not tries:
+                return current
+            rows = np.array(tries)
+            gain, sd = beliefs.gain(rows, current)
+            lost = -gain
+            droppable = (lost < np.clip(KEEP_SDS * sd, KEEP_GAIN, MAX_LOST)) & (
+                beliefs.fits(rows) >= fits
+            )
+            if not droppable.any():
+                return current
+            current = rows[int(np.argmin(np.where(droppable, lost, np.inf)))]

@@ -1,0 +1,250 @@
+"""Peak memory of every point of a space, learned also from the trials that did not fit.
+
+peak = static + activations. The static part (parameters, gradients, optimizer states) is known or,
+where it is not, one of `STATIC_SHARES` of the reference's peak, each weighted by how well it
+explains the trials. log(activations / reference activations) is linear in the settings with normal
+priors. A trial that ran out of memory says only that its peak would have been at least some bound
+(right-censored; Tobin 1958), so the likelihood has a normal survival term for it. The posterior is
+the normal approximation at its mode: the log likelihood is concave, so Newton's method finds it.
+
+Notation: n trials; X features (n, P); s residual deviation; z = (bound - X b) / s; lam the inverse
+Mills ratio phi(z) / (1 - Phi(z)).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from infrarsi.contract import Space
+from searchers.features import MEMORY, Codes, Coding, Floats, Terms
+from searchers.normal import log_survival, mills, normal_cdf
+
+RESIDUAL_SD = 0.1  # of log activations: what the linear form misses; chosen by judgement
+BASE_SD_KNOWN = 0.03
+BASE_SD_UNKNOWN = 0.7  # where the reference's own peak was never measured
+STATIC_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
+SMALLEST_SHARE = 0.01  # activations are taken to be at least this part of the reference's
+MAX_NEWTON = 25
+
+
+@dataclass(frozen=True)
+class MemoryTrials:
+    """What the model learns from.
+
+    `codes` (n, d) of trials that reached their peak, with `peak_bytes` (n,); `censored_codes`
+    (m, d) of trials that ran out of memory, with `at_least_bytes` (m,), NaN where only that is
+    known. `reference_peak` is the reference's measured peak, None where there is none.
+    """
+
+    codes: Codes
+    peak_bytes: Floats
+    censored_codes: Codes
+    at_least_bytes: Floats
+    reference_peak: float | None
+
+
+class PeakMemoryPosterior:
+    """Belief on the peak of every point, as a mixture over the static part."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        parts: Sequence["_Part"],
+        limit_bytes: float | None,
+    ) -> None:
+        self._terms = terms
+        self._parts = tuple(parts)
+        self.limit_bytes = limit_bytes
+
+    def fits(self, codes: Codes) -> Floats:
+        """Probability that each point stays within the limit, (n,); 1 where no limit is known."""
+        if self.limit_bytes is None:
+            return np.ones(len(codes))
+        features = self._features(codes)
+        total = np.zeros(len(codes))
+        for part in self._parts:
+            mean, sd = part.log_activations(features)
+            total += part.weight * normal_cdf((part.log_room(self.limit_bytes) - mean) / sd)
+        return total
+
+    def predict(self, codes: Codes) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of each point's peak in bytes, (n,) each."""
+        features = self._features(codes)
+        first, second = np.zeros(len(codes)), np.zeros(len(codes))
+        for part in self._parts:
+            mean, sd = part.log_activations(features)
+            activations = part.scale * np.exp(np.minimum(mean + sd**2 / 2, 50.0))
+            peak = part.static + activations
+            variance = activations**2 * np.expm1(np.minimum(sd**2, 50.0))
+            first += part.weight * peak
+            second += part.weight * (peak**2 + variance)
+        return first, np.sqrt(np.maximum(second - first**2, 0.0))
+
+    def shortfall(self, codes: Codes) -> Floats:
+        """Expected bytes above the limit, (n,): E[max(peak - limit, 0)]; 0 without a limit."""
+        total = np.zeros(len(codes))
+        if self.limit_bytes is None:
+            return total
+        features = self._features(codes)
+        for part in self._parts:
+            mean, sd = part.log_activations(features)
+            log_room = part.log_room(self.limit_bytes)
+            room = part.scale * np.exp(log_room)
+            # Upper partial expectation of a log-normal (the call of Black 1976).
+            above = normal_cdf((mean + sd**2 - log_room) / sd)
+            activations = part.scale * np.exp(np.minimum(mean + sd**2 / 2, 50.0))
+            total += part.weight * (activations * above - room * normal_cdf((mean - log_room) / sd))
+        return np.maximum(total, 0.0)
+
+    def _features(self, codes: Codes) -> Floats:
+        return _with_base(self._terms.features(codes))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The posterior under one assumption on the static part."""
+
+    static: float
+    scale: float  # the reference's activations in bytes, as far as known
+    mean: Floats
+    root: Floats
+    log_evidence: float
+    weight: float = 1.0
+
+    def log_activations(self, features: Floats) -> tuple[Floats, Floats]:
+        spread = ((features @ self.root) ** 2).sum(axis=1)
+        return features @ self.mean, np.sqrt(spread + RESIDUAL_SD**2)
+
+    def log_room(self, limit: float) -> float:
+        return float(np.log(max(limit - self.static, SMALLEST_SHARE * self.scale) / self.scale))
+
+
+class PeakMemoryModel:
+    """The memory model of one space."""
+
+    def __init__(self, coding: Coding) -> None:
+        self.terms = Terms(coding, MEMORY)
+        self._space: Space = coding.space
+
+    def fit(self, trials: MemoryTrials) -> PeakMemoryPosterior | None:
+        """The posterior, or None where neither a peak nor a limit was ever seen."""
+        limit = self._limit(trials)
+        level = trials.reference_peak
+        if level is None:
+            level = float(np.median(trials.peak_bytes)) if len(trials.peak_bytes) else limit
+        if level is None or level <= 0:
+            return None
+        known = trials.reference_peak is not None
+        parts = [self._part(trials, s, level, known, limit) for s in self._statics(level, limit)]
+        evidence = np.array([p.log_evidence for p in parts])
+        weights = np.exp(evidence - evidence.max())
+        weights /= weights.sum()
+        return PeakMemoryPosterior(
+            self.terms,
+            [
+                _Part(p.static, p.scale, p.mean, p.root, p.log_evidence, float(w))
+                for p, w in zip(parts, weights, strict=True)
+                if w > 1e-4
+            ],
+            limit,
+        )
+
+    def _statics(self, level: float, limit: float | None) -> list[float]:
+        static = self._space.static_memory_bytes
+        highest = level if limit is None else min(level, limit)
+        if static is not None and static < highest:
+            return [float(static)]
+        return [share * highest for share in STATIC_SHARES]
+
+    def _limit(self, trials: MemoryTrials) -> float | None:
+        """The stated limit; else, after an out-of-memory trial, the least that was too much."""
+        if self._space.memory_limit_bytes is not None:
+            return float(self._space.memory_limit_bytes)
+        if not len(trials.censored_codes):
+            return None
+        bounds = trials.at_least_bytes[np.isfinite(trials.at_least_bytes)]
+        largest = float(trials.peak_bytes.max()) if len(trials.peak_bytes) else None
+        if len(bounds):
+            return max(float(bounds.min()), largest or 0.0)
+        return largest
+
+    def _part(
+        self,
+        trials: MemoryTrials,
+        static: float,
+        level: float,
+        level_known: bool,
+        limit: float | None,
+    ) -> _Part:
+        scale = max(level - static, SMALLEST_SHARE * level)
+        bounds = np.where(np.isfinite(trials.at_least_bytes), trials.at_least_bytes, limit or level)
+
+        def logs(peaks: Floats) -> Floats:
+            return np.log(np.maximum((peaks - static) / scale, SMALLEST_SHARE))
+
+        base_sd = BASE_SD_KNOWN if level_known else BASE_SD_UNKNOWN
+        prior_mean = np.concatenate([self.terms.prior_mean, [0.0]])
+        prior_variance = np.concatenate([self.terms.prior_variance, [base_sd**2]])
+        data = _Tobit(
+            _with_base(self.terms.features(trials.codes)),
+            logs(trials.peak_bytes),
+            _with_base(self.terms.features(trials.censored_codes)),
+            logs(bounds),
+        )
+        mean, covariance, evidence = data.posterior(prior_mean, prior_variance)
+        root = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+        return _Part(static, scale, mean, root, evidence)
+
+
+def _with_base(features: Floats) -> Floats:
+    return np.hstack([features, np.ones((len(features), 1))])
+
+
+@dataclass(frozen=True)
+class _Tobit:
+    features: Floats
+    targets: Floats
+    censored: Floats
+    bounds: Floats
+
+    def posterior(self, prior_mean: Floats, prior_variance: Floats) -> tuple[Floats, Floats, float]:
+        """Mode, covariance there, and the log evidence by Laplace's approximation."""
+        precision = 1.0 / prior_variance
+        fixed = self.features.T @ self.features / RESIDUAL_SD**2 + np.diag(precision)
+        mode = prior_mean.copy()
+        for _ in range(MAX_NEWTON):
+            z = (self.bounds - self.censored @ mode) / RESIDUAL_SD
+            lam = mills(z)
+            gradient = (
+                self.features.T @ (self.targets - self.features @ mode) / RESIDUAL_SD**2
+                + self.censored.T @ lam / RESIDUAL_SD
+                - precision * (mode - prior_mean)
+            )
+            curvature = np.clip(lam * (lam - z), 1e-9, 1.0) / RESIDUAL_SD**2
+            information = fixed + (self.censored * curvature[:, None]).T @ self.censored
+            step = np.linalg.solve(information, gradient)
+            mode = mode + step
+            if float(np.abs(step).max(initial=0.0)) < 1e-6:
+                break
+        covariance = np.linalg.inv(information)
+        return (
+            mode,
+            (covariance + covariance.T) / 2,
+            self._evidence(mode, information, prior_mean, prior_variance),
+        )
+
+    def _evidence(
+        self, mode: Floats, information: Floats, prior_mean: Floats, prior_variance: Floats
+    ) -> float:
+        residual = (self.targets - self.features @ mode) / RESIDUAL_SD
+        moved = (mode - prior_mean) / np.sqrt(prior_variance)
+        z = (self.bounds - self.censored @ mode) / RESIDUAL_SD
+        _, log_det = np.linalg.slogdet(information)
+        return float(
+            -0.5 * (residual**2).sum()
+            + log_survival(z).sum()
+            - 0.5 * (moved**2).sum()
+            - 0.5 * np.log(prior_variance).sum()
+            - 0.5 * log_det
+        )

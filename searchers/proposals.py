@@ -1,0 +1,141 @@
+"""Which points are looked at: all of a small space, the promising neighbourhood in a large one."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import product
+
+import numpy as np
+
+from infrarsi.contract import Space, point_key
+from searchers.evidence import Key
+from searchers.features import Codes, Coding, Floats
+
+MAX_ENUMERATED = 20_000
+NUM_RANDOM = 256
+MAX_ROUNDS = 30
+
+Score = Callable[[Codes], Floats]
+
+
+class Candidates:
+    """The valid points of a space other than the reference, best first by a given score."""
+
+    def __init__(self, coding: Coding, seed: int) -> None:
+        self._coding = coding
+        self._seed = seed
+        self._space: Space = coding.space
+        self._all: Codes | None = None
+        if coding.space.size() <= MAX_ENUMERATED:
+            self._all = self._enumerate()
+
+    @property
+    def is_enumerated(self) -> bool:
+        """Whether every valid point is looked at."""
+        return self._all is not None
+
+    def best(
+        self, score: Score, starts: Sequence[Codes], taken: Collection[Key]
+    ) -> tuple[Codes, float] | None:
+        """The untaken valid point of the highest score, with it; None where there is none.
+
+        `starts` are where the local search of a large space begins, besides random points.
+        """
+        if self._all is not None:
+            scores = score(self._all) if len(self._all) else np.zeros(0)
+            return self._first(self._all, scores, taken)
+        return self._climb(score, starts, taken)
+
+    def _first(
+        self, codes: Codes, scores: Floats, taken: Collection[Key]
+    ) -> tuple[Codes, float] | None:
+        for i in np.argsort(-scores, kind="stable"):
+            point = self._coding.decode(codes[i])
+            if point_key(point) in taken or np.array_equal(codes[i], self._coding.reference):
+                continue
+            if self._all is not None or self._space.is_valid(point):
+                return codes[i], float(scores[i])
+        return None
+
+    def _enumerate(self) -> Codes:
+        rows = [
+            codes
+            for codes in product(*(range(len(d.values)) for d in self._coding.dimensions))
+            if self._space.is_valid(self._coding.decode(codes))
+        ]
+        table = np.array(rows, dtype=np.int64).reshape(-1, len(self._coding.dimensions))
+        return table[np.any(table != self._coding.reference, axis=1)]
+
+    def _climb(
+        self, score: Score, starts: Sequence[Codes], taken: Collection[Key]
+    ) -> tuple[Codes, float] | None:
+        """Steepest ascent by single changes from every start at once."""
+        random = self._random(len(taken))
+        sampled = random[np.argsort(-score(random), kind="stable")[:4]]
+        here = np.unique(np.vstack([*(s[None, :] for s in starts), sampled]), axis=0)
+        best = self._first(here, score(here), taken)
+        seen: set[bytes] = set()
+        for _ in range(MAX_ROUNDS):
+            fresh = [row for row in here if row.tobytes() not in seen]
+            if not fresh:
+                break
+            seen.update(row.tobytes() for row in fresh)
+            reached = []
+            around = [self._neighbours(row) for row in fresh]
+            scores = np.split(
+                score(np.vstack([*around, *(r[None, :] for r in fresh)])),
+                np.cumsum([len(a) for a in around]),
+            )
+            for near, near_scores, own in zip(around, scores, scores[-1], strict=False):
+                found = self._first(near, near_scores, taken)
+                if found is None:
+                    continue
+                if best is None or found[1] > best[1]:
+                    best = found
+                if found[1] > own:
+                    reached.append(found[0])
+            here = np.array(reached, dtype=np.int64).reshape(-1, here.shape[1])
+        return best
+
+    def _neighbours(self, row: Codes) -> Codes:
+        changed = []
+        for i, dimension in enumerate(self._coding.dimensions):
+            for value in range(len(dimension.values)):
+                if value != row[i]:
+                    near = row.copy()
+                    near[i] = value
+                    changed.append(near)
+        return np.array(changed, dtype=np.int64)
+
+    def _random(self, num_taken: int) -> Codes:
+        rng = np.random.default_rng([self._seed, num_taken])
+        columns = [rng.integers(0, len(d.values), NUM_RANDOM) for d in self._coding.dimensions]
+        mixed = np.stack(columns, axis=1)
+        keep = rng.random(mixed.shape) < 0.5
+        return np.where(keep, self._coding.reference[None, :], mixed)
+
+
+def seeds(coding: Coding, fits: Callable[[Codes], Floats]) -> Iterator[Codes]:
+    """Starts that need no trial: the catalogue's own bundle, and every single value alone.
+
+    The bundle takes each dimension's value of the best prior mean and gives back, cheapest first,
+    what is needed to be valid and to fit with a probability of at least one half.
+    """
+    bundle = coding.reference.copy()
+    worth: dict[int, float] = {}
+    for i, dimension in enumerate(coding.dimensions):
+        means = [
+            e.log_time if v != dimension.reference else 0.0
+            for v, e in zip(dimension.values, dimension.effects, strict=True)
+        ]
+        best = int(np.argmin(means))
+        if means[best] < 0:
+            bundle[i] = best
+            worth[i] = -means[best]
+    for i in sorted(worth, key=lambda j: worth[j]):
+        if coding.space.is_valid(coding.decode(bundle)) and fits(bundle[None, :])[0] >= 0.5:
+            break
+        bundle[i] = coding.reference[i]
+    yield bundle
+    for i, value in coding.settings:
+        single = coding.reference.copy()
+        single[i] = value
+        yield single
