@@ -1,1 +1,13 @@
-"""To be filled."""
+"""Launch scripts: what they start, with which arguments, and how to change one of them.
+
+    script = Script.parse(text, "train.sh")
+    script.training_command().argument("--lr").value
+    script.with_flag("--lr", "3e-4").text
+
+Used by `draft` (reading) and `workspace` (editing).
+"""
+
+from infrarsi.scripts.model import Argument, Assignment, TrainingCommand, Write
+from infrarsi.scripts.script import Script
+
+__all__ = ["Argument", "Assignment", "Script", "TrainingCommand", "Write"]
