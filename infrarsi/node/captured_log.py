@@ -1,0 +1,83 @@
+"""The command's output, kept within bounds and without secrets."""
+
+import threading
+from collections import deque
+from pathlib import Path
+from typing import BinaryIO
+
+_CHUNK = 1 << 16
+_HIDDEN = b"[withheld]"
+
+
+class CapturedLog:
+    """Reads a pipe to its end in a thread and writes it to a file.
+
+    The file gets the first and the last half of `max_bytes`, with a line between them that says
+    how much was left out. Values in `secrets` are replaced. `close` must be called.
+    """
+
+    def __init__(
+        self, source: BinaryIO, path: Path, *, max_bytes: int, secrets: tuple[str, ...] = ()
+    ) -> None:
+        self._source = source
+        self._path = path
+        self._half = max_bytes // 2
+        self._secrets = tuple(secret.encode() for secret in secrets)
+        self._tail: deque[bytes] = deque()
+        self._tail_bytes = 0
+        self._left_out = 0
+        self._file = path.open("wb")
+        self._head_bytes = 0
+        self._thread = threading.Thread(target=self._read, name="captured-log", daemon=True)
+        self._thread.start()
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Wait for the end of the pipe and complete the file; may be called twice."""
+        self._thread.join(timeout_s)
+        if self._file.closed:
+            return
+        if self._left_out:
+            self._file.write(b"\n... %d bytes were left out here ...\n" % self._left_out)
+        self._file.writelines(self._tail)
+        self._file.close()
+        self._tail.clear()
+
+    def tail(self, max_bytes: int) -> str:
+        """The end of the file; to be called after `close`."""
+        with self._path.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - max_bytes))
+            return file.read().decode(errors="replace")
+
+    def _read(self) -> None:
+        rest = b""
+        while data := self._source.read1(_CHUNK):  # type: ignore[attr-defined]  # a BufferedReader
+            if not self._secrets:
+                self._keep(data)
+                continue
+            whole, newline, rest = (rest + data).rpartition(b"\n")
+            if len(rest) > _CHUNK:
+                whole, newline, rest = whole + newline + rest, b"", b""
+            self._keep(self._clean(whole + newline))
+        self._keep(self._clean(rest))
+        self._source.close()
+
+    def _clean(self, data: bytes) -> bytes:
+        for secret in self._secrets:
+            data = data.replace(secret, _HIDDEN)
+        return data
+
+    def _keep(self, data: bytes) -> None:
+        room = self._half - self._head_bytes
+        if room > 0:
+            self._file.write(data[:room])
+            self._file.flush()
+            self._head_bytes += len(data[:room])
+            data = data[room:]
+        if data:
+            self._tail.append(data)
+            self._tail_bytes += len(data)
+        while self._tail_bytes - len(self._tail[0]) >= self._half if self._tail else False:
+            dropped = len(self._tail.popleft())
+            self._tail_bytes -= dropped
+            self._left_out += dropped
