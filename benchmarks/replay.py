@@ -58,7 +58,8 @@ class Table:
 
     def row(self, point: Mapping[str, Scalar]) -> dict[str, Any]:
         """The measured row of a point."""
-        return self._rows[self._key(point)]
+        row: dict[str, Any] = self._rows[self._key(point)]
+        return row
 
     def share(self, point: Mapping[str, Scalar] | None) -> float:
         """The part of the best log speed-up that a point reaches, noise left out."""

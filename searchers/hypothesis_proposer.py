@@ -23,7 +23,8 @@ from searchers.proposals import Candidates, seeds
 NO_GAIN = "no_gain_expected"
 SPACE_EXHAUSTED = "space_exhausted"
 
-MIN_GAIN = 0.001  # of log step time, expected: less is never resolved by verification
+MIN_GAIN = 0.002  # of log step time, expected: the least gain that is verified by default
+EVEN_ODDS = 0.5  # points less likely to fit count less still: a failed trial costs a screen too
 COST_POWER = 0.5  # between gain per trial (0) and gain per second (1): both budgets are finite
 MAX_CANDIDATES_TO_VERIFY = 3
 KEEP_GAIN = 0.003  # a setting whose believed gain is smaller is pruned
@@ -92,7 +93,9 @@ class HypothesisProposer:
     def _worth(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> Floats:
         """Expected improvement of log net step time, failures counted as none, (n,)."""
         gain, sd = beliefs.gain(codes, incumbent)
-        worth = expected_improvement(gain, sd) * beliefs.fits(codes) * beliefs.runs(codes)
+        fits = beliefs.fits(codes)
+        fits = fits * np.minimum(fits / EVEN_ODDS, 1.0)
+        worth = expected_improvement(gain, sd) * fits * beliefs.runs(codes)
         return np.asarray(worth, dtype=np.float64)
 
     def _is_worth_it(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> bool:
