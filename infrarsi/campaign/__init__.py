@@ -1,1 +1,35 @@
-"""To be filled."""
+"""The loop: reference, search, verification; knows ports and contract types only."""
+
+from infrarsi.campaign.campaign import STOPPED_BY, Campaign, Start
+from infrarsi.campaign.parts import (
+    Interrupted,
+    Interrupts,
+    Judge,
+    Measured,
+    PairTimes,
+    Parts,
+    Prepared,
+    RecipeReport,
+    ReferenceFacts,
+    Refused,
+    Searcher,
+    Standing,
+)
+
+__all__ = [
+    "STOPPED_BY",
+    "Campaign",
+    "Interrupted",
+    "Interrupts",
+    "Judge",
+    "Measured",
+    "PairTimes",
+    "Parts",
+    "Prepared",
+    "RecipeReport",
+    "ReferenceFacts",
+    "Refused",
+    "Searcher",
+    "Standing",
+    "Start",
+]

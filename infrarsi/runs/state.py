@@ -107,7 +107,9 @@ class RunState:
     @property
     def counted_trials(self) -> int:
         """How many screens the search has spent."""
-        return sum(line.trial.outcome.counts_as_screen for line in self.trials)
+        return sum(
+            line.trial.device_s > 0 and line.trial.outcome.counts_as_screen for line in self.trials
+        )
 
     def pairs_of(self, candidate_id: str) -> list[Pair]:
         """The pairs of one candidate, in order."""

@@ -1,0 +1,151 @@
+"""Making requests, running them on held nodes, and writing down what came back."""
+
+import json
+from dataclasses import dataclass
+
+from infrarsi.campaign.parts import Interrupted, Measured, Parts, Refused
+from infrarsi.contract import (
+    Candidate,
+    ExecutionRequest,
+    ExecutionResult,
+    Outcome,
+    Overlay,
+    Project,
+    Purpose,
+    RunKind,
+    SnapshotRef,
+)
+from infrarsi.errors import ExternalError
+from infrarsi.ports import Bench
+from infrarsi.runs import Journal, RunDirectory, write_atomically
+
+INFRA_TRIES = 3
+_POLL_S = 0.5
+_STOP_GRACE_S = 30.0
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What every stage of one campaign shares."""
+
+    project: Project
+    run: RunDirectory
+    journal: Journal
+    snapshot: SnapshotRef
+    witness_key: str
+    parts: Parts
+
+    def request(
+        self,
+        execution_id: str,
+        kind: RunKind,
+        overlay: Overlay,
+        *,
+        timeout_s: float | None = None,
+    ) -> ExecutionRequest:
+        """The request for one execution of an overlay, with its own receipt folder."""
+        launch, workload = self.project.launch, self.project.workload
+        return ExecutionRequest(
+            execution_id=execution_id,
+            kind=kind,
+            snapshot=self.snapshot,
+            overlay=overlay,
+            receipt_dir=str(self.run.receipt(execution_id)),
+            cache_dir=str(self.run.path / "cache"),
+            optimizer_steps=workload.optimizer_steps,
+            ends_by=workload.ends_by,
+            witness_key=self.witness_key,
+            nodes=launch.nodes,
+            gpus_per_node=launch.gpus_per_node,
+            start_timeout_s=launch.start_timeout_s,
+            timeout_s=timeout_s or launch.timeout_s,
+            frozen=dict(self.project.frozen),
+            env_pass=tuple(launch.env_pass),
+        )
+
+    def overlay(self, candidate: Candidate) -> Overlay | Refused:
+        """How the candidate's copy differs from the snapshot."""
+        return self.parts.overlay(self.snapshot, candidate)
+
+    def record(
+        self,
+        result: ExecutionResult,
+        purpose: Purpose,
+        candidate_id: str,
+        number: int | None = None,
+    ) -> Measured:
+        """Write the receipt and the journal's line; returns the measurement."""
+        measured = self.parts.measure(result)
+        receipt = self.run.receipt(result.execution_id) / "receipt.json"
+        write_atomically(receipt, json.dumps(result.to_dict()) + "\n")
+        self.journal.append(
+            "execution",
+            execution_id=result.execution_id,
+            purpose=purpose,
+            kind=result.kind,
+            candidate_id=candidate_id,
+            number=number,
+            outcome=result.outcome,
+            reason=result.reason,
+            command_s=round(result.command_s, 4),
+            wall_s=round(result.wall_s, 4),
+            device_s=round(result.device_s, 4),
+            started_at=round(result.started_at, 4),
+            step_time_s=measured.step_time_s,
+            one_off_s=measured.one_off_s,
+            peak_bytes=measured.peak_bytes,
+            nodes=[node.__dict__ for node in result.nodes],
+        )
+        return measured
+
+    def receipt(self, execution_id: str) -> ExecutionResult:
+        """The full result of an earlier execution of this run."""
+        path = self.run.receipt(execution_id) / "receipt.json"
+        try:
+            return ExecutionResult.from_dict(json.loads(path.read_text()))
+        except (OSError, ValueError) as error:
+            raise ExternalError(
+                f"the receipt cannot be read: {error}",
+                where=str(path),
+                fix="restore the file, or start a new run",
+            ) from error
+
+    def run_on(
+        self,
+        bench: Bench,
+        execution_id: str,
+        kind: RunKind,
+        overlay: Overlay,
+        purpose: Purpose,
+        candidate_id: str,
+        *,
+        timeout_s: float | None = None,
+    ) -> tuple[ExecutionResult, Measured]:
+        """Run once on held nodes, again after infrastructure failures, and write it down.
+
+        Raises Interrupted when the user asked to stop, after the job has ended, and ExternalError
+        when the infrastructure failed three times.
+        """
+        reason, name = "", execution_id
+        for attempt in range(INFRA_TRIES):
+            name = execution_id if attempt == 0 else f"{execution_id}-again{attempt}"
+            job = bench.start(self.request(name, kind, overlay, timeout_s=timeout_s))
+            result = None
+            while result is None:
+                result = job.wait(_POLL_S)
+                if result is None and self.parts.interrupts.requested:
+                    job.stop()
+                    result = job.wait(_STOP_GRACE_S)
+                    if result is not None:
+                        self.record(result, purpose, candidate_id)
+                    raise Interrupted
+            measured = self.record(result, purpose, candidate_id)
+            if result.outcome is not Outcome.INFRA:
+                return result, measured
+            reason = result.reason
+            self.parts.say(f"  infrastructure failure, not charged: {reason}", True)
+        raise ExternalError(
+            f"the infrastructure failed {INFRA_TRIES} times in a row: {reason}",
+            where=str(self.run.receipt(name)),
+            fix="look at the log there, then continue with `infrarsi run --resume`",
+        )

@@ -1,0 +1,191 @@
+"""What a campaign is put together from; `infrarsi.cli.assembly` fills it in.
+
+The campaign knows ports and contract types only. Everything here is used by the driver process.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from infrarsi.contract import (
+    Candidate,
+    CheckResult,
+    ExecutionResult,
+    Overlay,
+    Point,
+    Proposal,
+    SnapshotRef,
+    Space,
+    Trial,
+    Verdict,
+)
+from infrarsi.ports import Bench, Clock, Proposer, SearchLoop
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A candidate that cannot be built, and why (outcome `patch_failed`, nothing launched)."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one execution says about speed and memory, on the harness's clock."""
+
+    step_time_s: float | None
+    one_off_s: float | None
+    peak_bytes: int | None
+
+
+@dataclass(frozen=True)
+class ReferenceFacts:
+    """The reference, measured: figures that the search, the pairs and the report start from.
+
+    `step_log_sd` is the standard deviation of the log step time between launches; `resolvable_gain`
+    the smallest gain that `max_pairs` pairs can resolve. `coverage` maps each check to "covered" or
+    to the reason why it is not.
+    """
+
+    step_time_s: float
+    step_log_sd: float
+    one_off_s: float
+    command_s: float
+    peak_bytes: int | None
+    samples_per_update: int | None
+    elements_per_update: Mapping[str, int]
+    resolvable_gain: float
+    max_pairs: int
+    coverage: Mapping[str, str]
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PairTimes:
+    """Step times and one-off costs of one pair, in seconds."""
+
+    reference_step_s: float
+    candidate_step_s: float
+    reference_one_off_s: float
+    candidate_one_off_s: float
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a paired comparison stands: `decision` is promote, drop or continue.
+
+    Speed-ups are reference over candidate; `low` and `high` at `verify.confidence`.
+    """
+
+    decision: str
+    reason: str
+    speedup: float | None = None
+    low: float | None = None
+    high: float | None = None
+    net_speedup: float | None = None
+    break_even_step: int | None = None
+    check: CheckResult | None = None
+
+
+class Judge(Protocol):
+    """One campaign's judge, made from the reference's executions."""
+
+    @property
+    def facts(self) -> ReferenceFacts:
+        """The reference, measured."""
+        ...
+
+    def verdict(self, result: ExecutionResult) -> Verdict:
+        """All 16 checks of one execution against the reference."""
+        ...
+
+    def standing(
+        self, pairs: Sequence[PairTimes], *, candidates: int, cold_one_off_s: float | None
+    ) -> Standing:
+        """What the pairs so far say; a pure function of its arguments.
+
+        `candidates` shares the false-promotion rate; `cold_one_off_s` is the one-off cost that
+        was measured with cold caches, where it was.
+        """
+        ...
+
+
+class Searcher(Proposer, Protocol):
+    """A proposer that can also say what to recommend."""
+
+    def ranking(self, history: Sequence[Trial]) -> list[Point]:
+        """At most three points to verify, best first, settings without effect left out."""
+        ...
+
+
+class Interrupts(Protocol):
+    """Signals so far; a second one ends the process by itself."""
+
+    @property
+    def requested(self) -> bool:
+        """Whether an interrupt came that was not acknowledged."""
+        ...
+
+    def acknowledge(self) -> None:
+        """Go on after a first interrupt (to verify what was found)."""
+        ...
+
+
+@dataclass(frozen=True)
+class RecipeReport:
+    """What became of one recipe: `status` is offered, declined, failed_check or not_allowed."""
+
+    name: str
+    family: str
+    title: str
+    status: str
+    reason: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The search space of this job, and which recipes are in it."""
+
+    space: Space
+    recipes: tuple[RecipeReport, ...]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything that a campaign calls.
+
+    `bench` holds the nodes for a series; `loop` runs the search; `prepare` tries the recipes and
+    builds the space; `assemble` turns a point into a candidate; `overlay` into what a node needs;
+    `judge` makes the judge from the reference's executions (raises UserError when the reference
+    itself is not sound); `measure` reads one execution; `searcher` makes the strategy; `say`
+    prints one progress line, a milestone or (False) a detail.
+    """
+
+    bench: Callable[[], Bench]
+    loop: Callable[[], SearchLoop]
+    snapshot: Callable[[], SnapshotRef]
+    prepare: Callable[[SnapshotRef, ReferenceFacts], Prepared]
+    assemble: Callable[[SnapshotRef, Point], Candidate | Refused]
+    overlay: Callable[[SnapshotRef, Candidate], Overlay | Refused]
+    judge: Callable[[Sequence[ExecutionResult]], Judge]
+    measure: Callable[[ExecutionResult], Measured]
+    searcher: Callable[[Space, ReferenceFacts], Searcher]
+    interrupts: Interrupts
+    clock: Clock
+    say: Callable[[str, bool], None]
+
+
+class Interrupted(Exception):
+    """The user asked to stop outside the search; exit code 130."""
+
+
+@dataclass(frozen=True)
+class Flight:
+    """A proposal under way."""
+
+    number: int
+    proposal: Proposal
+    candidate: Candidate
+    execution_id: str
+    tries: int = 1

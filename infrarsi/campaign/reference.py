@@ -1,0 +1,113 @@
+"""The reference: the job as the user has it, run several times before anything is tried."""
+
+from collections.abc import Sequence
+
+from infrarsi.campaign.execution import Desk
+from infrarsi.campaign.parts import Judge, Refused
+from infrarsi.contract import Candidate, ExecutionResult, Outcome, Purpose, RunKind
+from infrarsi.errors import UserError
+from infrarsi.runs import RunState
+
+FULL_PLAN = (
+    RunKind.TIMED,
+    RunKind.AUDIT,
+    RunKind.TIMED,
+    RunKind.PERTURBED,
+    RunKind.TIMED,
+    RunKind.TIMED,
+)
+"""Four timed runs give two A/A pairs, enough for a first noise figure; see README."""
+SHORT_PLAN = (RunKind.TIMED, RunKind.AUDIT, RunKind.TIMED)
+"""With `--no-doctor`: the least that can be judged against."""
+
+
+def measure_reference(desk: Desk, state: RunState, plan: Sequence[RunKind]) -> Judge:
+    """Run the reference by `plan`, continuing what the journal has, and make the judge.
+
+    Raises UserError when the job as the user has it does not run, does not train, or writes
+    outside its copy.
+    """
+    overlay = desk.overlay(Candidate.of())
+    if isinstance(overlay, Refused):
+        raise UserError(
+            f"the job cannot be started as it is: {overlay.reason}", where="infrarsi.yaml"
+        )
+    done = [
+        desk.receipt(e.execution_id)
+        for e in state.executions
+        if e.purpose is Purpose.REFERENCE and e.outcome is Outcome.OK
+    ]
+    results = list(done)
+    left = list(plan)
+    for result in done:
+        if result.kind in left:
+            left.remove(result.kind)
+    if left:
+        desk.parts.say(f"Reference: {len(left)} runs of the job as it is.", True)
+        with desk.parts.bench() as bench:
+            for kind in left:
+                name = f"ref-{len(results) + 1:02d}-{kind}"
+                result, measured = desk.run_on(
+                    bench, name, kind, overlay, Purpose.REFERENCE, "reference"
+                )
+                _insist(desk, result)
+                results.append(result)
+                step = f"{measured.step_time_s:.4f} s a step" if measured.step_time_s else "-"
+                desk.parts.say(f"  {kind}: {step}, {result.command_s:.1f} s in all", False)
+    judge = desk.parts.judge(results)
+    if not state.reference:
+        _write_down(desk, judge)
+    return judge
+
+
+def _insist(desk: Desk, result: ExecutionResult) -> None:
+    outside = sorted({path for rank in result.ranks for path in rank.outside_writes})
+    if outside:
+        raise UserError(
+            f"the job wrote outside its own copy: {', '.join(outside[:3])}",
+            where=desk.project.launch.command,
+            fix="name the flag or variable that moves it under `sinks:` in infrarsi.yaml",
+        )
+    if result.outcome is Outcome.OK:
+        return
+    log = desk.run.receipt(result.execution_id) / "stdout.log"
+    tail = "\n".join(f"    | {line}" for line in result.log_tail.strip().splitlines()[-12:])
+    raise UserError(
+        f"the job as you have it {result.outcome.sentence}: {result.reason}"
+        + (f"\n  the end of its output:\n{tail}" if tail else ""),
+        where=f"{desk.project.launch.command} (log: {log})",
+        fix=_FIXES.get(result.outcome, "make the command run by itself, then start again"),
+    )
+
+
+_FIXES = {
+    Outcome.TIMEOUT: "if the job trains, raise `launch.start_timeout_s` or `launch.timeout_s`; "
+    "if it has no torch optimizer, it cannot be optimized here",
+    Outcome.OOM_HOST: "free memory on this machine, or lower the job's own size",
+    Outcome.OOM_GPU: "free the GPU, or lower the job's own size",
+    Outcome.NUMERIC: "the reference itself diverges: repair it first",
+}
+
+
+def _write_down(desk: Desk, judge: Judge) -> None:
+    facts = judge.facts
+    desk.journal.append(
+        "reference_done",
+        step_time_s=facts.step_time_s,
+        step_log_sd=facts.step_log_sd,
+        one_off_s=facts.one_off_s,
+        command_s=facts.command_s,
+        peak_bytes=facts.peak_bytes,
+        samples_per_update=facts.samples_per_update,
+        elements_per_update=dict(facts.elements_per_update),
+        resolvable_gain=facts.resolvable_gain,
+        max_pairs=facts.max_pairs,
+        coverage=dict(facts.coverage),
+        phases_s=dict(facts.phases_s),
+    )
+    covered = sum(why == "covered" for why in facts.coverage.values())
+    desk.parts.say(
+        f"  {facts.step_time_s:.4f} s a step, noise {100 * facts.step_log_sd:.2f} % between "
+        f"launches; {covered} of {len(facts.coverage)} checks covered",
+        True,
+    )
