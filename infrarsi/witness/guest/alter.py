@@ -1,0 +1,88 @@
+"""The two things an audit changes, in reference and candidate alike: dropout and a unit's shift."""
+
+import sys
+
+import torch
+
+from .values import local
+
+FUNCTIONS = (
+    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout",
+)  # fmt: skip
+
+
+def functional_dropout_off():
+    """Make every functional dropout of torch keep everything, under each name a module holds."""
+    functional = torch.nn.functional
+    swaps = {}
+    for name in FUNCTIONS:
+        original = getattr(functional, name, None)
+        if original is not None:
+            swaps[id(original)] = (original, _without_p(original))
+    attention = getattr(functional, "scaled_dot_product_attention", None)
+    if attention is not None:
+        swaps[id(attention)] = (attention, _without_dropout_p(attention))
+    swaps[id(torch.dropout)] = (torch.dropout, _without_p(torch.dropout))
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if type(names) is not dict:
+            continue
+        for key, value in list(names.items()):
+            found = swaps.get(id(value))
+            if found is not None and found[0] is value:
+                names[key] = found[1]
+
+
+def _without_p(original):
+    def dropout(input, p=0.5, training=True, inplace=False):
+        return input
+
+    dropout.__name__ = getattr(original, "__name__", "dropout")
+    return dropout
+
+
+def _without_dropout_p(original):
+    def scaled_dot_product_attention(
+        query, key, value, attn_mask=None, dropout_p=0.0, *args, **kwargs
+    ):
+        return original(query, key, value, attn_mask, 0.0, *args, **kwargs)
+
+    return scaled_dot_product_attention
+
+
+def module_dropout_off(root):
+    """Set the dropout probability of every module under `root` to 0."""
+    for module in root.modules():
+        if isinstance(module, torch.nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+        elif isinstance(module, (torch.nn.RNNBase, torch.nn.MultiheadAttention)):
+            module.dropout = 0.0
+
+
+def move_weights(parameters):
+    """Move each element of floating-point parameters by one unit in the last place.
+
+    Up or down in magnitude by a fixed pattern over positions, so that every rank and every run
+    moves alike; zeros and what is not finite stay.
+    """
+    bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+    seen = set()
+    with torch.no_grad():
+        for parameter in parameters:
+            tensor = local(parameter.data)  # leaves the version counter of a graph in use alone
+            key = (tensor.device, tensor.data_ptr())
+            if tensor.element_size() not in bits or not tensor.is_floating_point() or key in seen:
+                continue
+            if not tensor.numel():
+                continue
+            seen.add(key)
+            tensor.copy_(_moved(tensor, bits[tensor.element_size()]))
+
+
+def _moved(tensor, integer):
+    flat = tensor.contiguous().reshape(-1)
+    position = torch.arange(flat.numel(), device=flat.device)
+    sign = 1 - 2 * ((position * 0x9E3779B1 >> 16) & 1)
+    still = (flat == 0) | ~torch.isfinite(flat)
+    step = torch.where(still, torch.zeros_like(sign), sign).to(integer)
+    return (flat.view(integer) + step).view(tensor.dtype).reshape(tensor.shape)

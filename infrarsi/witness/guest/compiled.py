@@ -1,0 +1,103 @@
+"""Functions given to torch.compile: outermost calls that no module hook sees.
+
+Optimizers stepped inside a compiled function call no hook either; they are noticed by the version
+counter of their first parameter (fused optimizers do not bump it, and go unseen there).
+"""
+
+import functools
+
+import torch
+
+from . import describe
+from .ending import begin_training_call
+from .hooks import (
+    CLOCK,
+    compiling,
+    forward_begins,
+    forward_ends,
+    inside,
+    is_training_call,
+    optimizer_begins,
+    optimizer_ends,
+)
+from .recorder import guard
+
+
+def hook_compile(recorder):
+    """Wrap what torch.compile makes of a function; modules are left to the module hook."""
+    compile_ = torch.compile
+
+    @functools.wraps(compile_)
+    def compile(model=None, *args, **kwargs):
+        made = compile_(model, *args, **kwargs)
+        if model is None or isinstance(made, torch.nn.Module) or not callable(made):
+            return made
+        return observed_function(recorder, model, made)
+
+    torch.compile = compile
+    recorder.uninstall.append(lambda: setattr(torch, "compile", compile_))
+    return [compile.__code__]
+
+
+def observed_function(recorder, original, made):
+    """`made` with its calls observed as training forwards, backwards and optimizer steps."""
+    owned = []  # optimizers that this function is known to step
+
+    @functools.wraps(made)
+    def outer(*args, **kwargs):
+        if compiling() or inside.state or recorder.in_backward or recorder.dead:
+            return made(*args, **kwargs)
+        before = guard(recorder, "compiled", versions, recorder)
+        has_data = any(True for _ in describe.tensors_in((args, kwargs), ""))
+        train = has_data and is_training_call(recorder, original)
+        if train:
+            begin_training_call(recorder, recorder.root(original))
+        for optimizer in owned:
+            if not has_data:  # a compiled step(): its gradients are there now
+                guard(recorder, "compiled", optimizer_begins, recorder, optimizer)
+        began, kind = CLOCK(), None
+        inside.state = 2
+        try:
+            if has_data:
+                kind = guard(recorder, "forward", forward_begins, recorder, original, args, kwargs)
+            out = made(*args, **kwargs)
+        finally:
+            inside.state = 0
+        if kind is not None:
+            guard(recorder, "forward", forward_ends, recorder, kind, began, out)
+        if before:
+            guard(recorder, "compiled", stepped_unseen, recorder, before, owned, has_data)
+        return out
+
+    return outer
+
+
+def versions(recorder):
+    """(optimizer, version of its first parameter, calls counted) for every optimizer."""
+    if not recorder.opened:
+        return []
+    calls = recorder.step.optimizer_calls
+    return [
+        (optimizer, version(optimizer), calls.get(recorder.names.get(id(optimizer)), 0))
+        for optimizer in list(recorder.optimizers)
+    ]
+
+
+def version(optimizer):
+    return optimizer.param_groups[0]["params"][0]._version
+
+
+def stepped_unseen(recorder, before, owned, has_data):
+    """Count the steps that happened in compiled code and told no hook."""
+    for optimizer, old, calls in before:
+        if version(optimizer) == old:
+            continue
+        begun = optimizer in owned and not has_data
+        now = recorder.step.optimizer_calls.get(recorder.names.get(id(optimizer)), 0)
+        if now != calls + begun and not begun:
+            continue  # a hook saw it
+        if optimizer not in owned:
+            owned.append(optimizer)
+        if not begun:
+            optimizer_begins(recorder, optimizer)
+        optimizer_ends(recorder, optimizer)

@@ -1,0 +1,267 @@
+"""The hooks into torch that every job passes through: module calls, backward, optimizer steps.
+
+Each of them is kept out of dynamo's sight (`codes` goes to its skip_code), and inside a compiled
+region each does nothing but call on.
+"""
+
+import sys
+import threading
+
+import torch
+
+from . import alter, describe
+from .ending import begin_training_call
+from .recorder import CLOCK, guard
+from .values import local, quiet
+
+if hasattr(torch, "compiler") and hasattr(torch.compiler, "is_compiling"):
+    compiling = torch.compiler.is_compiling
+else:
+    compiling = torch._dynamo.is_compiling
+
+
+class Inside(threading.local):
+    """Per thread: 0 outside any observed call, 1 in a module's, 2 in a compiled function's."""
+
+    state = 0
+
+
+inside = Inside()
+
+
+# -- what happens at each point; `recorder` first
+
+
+def forward_begins(recorder, target, args, kwargs):
+    """Count one outermost call; returns what it is: train, eval or aux."""
+    root = recorder.root(target)
+    if root.kind == "aux" or root.kind == "frozen" and torch.is_grad_enabled():
+        return "aux"
+    if not is_training_call(recorder, target):
+        if recorder.opened:
+            recorder.step.eval_calls += 1
+            named = describe.named_inputs(root, args, kwargs)
+            recorder.step.eval_samples += next((t.shape[0] for _, t in named if t.dim()), 0)
+        return "eval"
+    recorder.begin_model(root)
+    if recorder.config["kind"] != "timed" and isinstance(target, torch.nn.Module):
+        alter.module_dropout_off(target)
+    recorder.step.forwards += 1
+    named = describe.named_inputs(root, args, kwargs)
+    if quiet():
+        recorder.step.inputs(named, recorder.digester, recorder.values)
+    return "train"
+
+
+def is_training_call(recorder, target):
+    """Whether this outermost call is a training forward."""
+    if not torch.is_grad_enabled():
+        return False
+    if not (getattr(target, "training", True) or recorder.trains_in_eval):
+        return False
+    return recorder.root(target).kind == "model"
+
+
+def forward_ends(recorder, kind, began, out):
+    if kind == "aux" or not recorder.opened:
+        return
+    recorder.step.spend("fwd" if kind == "train" else "eval", CLOCK() - began)
+    if kind == "eval":
+        recorder.eval_output(describe.tensors_in(out, ""))
+
+
+def backward_begins(recorder, tensors):
+    step = recorder.step
+    if not step.forwards and not step.backwards and step.index == 0:
+        recorder.trains_in_eval = True  # a job that fine-tunes under model.eval()
+    step.backwards += 1
+    scale, recorder.last_scale = recorder.last_scale, None
+    if not quiet():
+        return
+    if not isinstance(tensors, (list, tuple)):
+        tensors = (tensors,)
+    for tensor in tensors:
+        if isinstance(tensor, torch.Tensor) and tensor.numel() == 1:
+            kept = recorder.values.keep(tensor)
+            step.losses.append((kept, None if scale is None else recorder.values.keep(scale)))
+
+
+def optimizer_begins(recorder, optimizer):
+    """Count a step of an optimizer; nested calls (wrappers) count once."""
+    key = id(optimizer)
+    if key in [entry[0] for entry in recorder.stack]:
+        del recorder.stack[[entry[0] for entry in recorder.stack].index(key) :]  # an earlier raised
+    phases = recorder.step.phases
+    inner = phases.get("fwd", 0.0) + phases.get("bwd", 0.0)
+    recorder.stack.append((key, CLOCK(), inner))
+    if len(recorder.stack) > 1:
+        return
+    name = recorder.optimizer_name(optimizer)
+    step = recorder.step
+    first = name not in step.optimizer_calls
+    step.optimizer_calls[name] = step.optimizer_calls.get(name, 0) + 1
+    if first:
+        for group in optimizer.param_groups:
+            rate = group.get("lr")
+            if isinstance(rate, torch.Tensor):
+                step.rates.append(recorder.values.keep(rate))
+            elif rate is not None:
+                step.rates.append([float(rate)])
+    found_inf = getattr(optimizer, "found_inf", None)
+    if isinstance(found_inf, torch.Tensor) and quiet():
+        step.found_inf.append(recorder.values.keep(found_inf))
+    if key not in recorder.gradient_bytes or step.index == 0:
+        grads = (p.grad for group in optimizer.param_groups for p in group["params"])
+        recorder.gradient_bytes[key] = sum(
+            local(g).numel() * local(g).element_size() for g in grads if g is not None
+        )
+
+
+def optimizer_ends(recorder, optimizer):
+    keys = [entry[0] for entry in recorder.stack]
+    if id(optimizer) not in keys:
+        return
+    position = keys.index(id(optimizer))
+    _, began, inner = recorder.stack[position]
+    del recorder.stack[position:]
+    if recorder.stack:
+        return
+    phases = recorder.step.phases
+    nested = phases.get("fwd", 0.0) + phases.get("bwd", 0.0) - inner
+    if not recorder.in_backward:
+        recorder.step.spend("opt", max(0.0, CLOCK() - began - nested))
+    recorder.stepped = True
+
+
+# -- where the hooks go in
+
+
+def hook_modules(recorder):
+    """Observe the outermost module call of each thread; returns the code to hide from dynamo."""
+    module = torch.nn.Module
+    call = module.__call__
+    inner = getattr(call, "__code__", None)
+    plain = inner is not None and inner.co_names == ("_compiled_call_impl", "_call_impl")
+
+    def observed(self, args, kwargs):
+        inside.state = 1
+        try:
+            if is_training_call(recorder, self):
+                begin_training_call(recorder, recorder.root(self))
+            began = CLOCK()
+            kind = guard(recorder, "forward", forward_begins, recorder, self, args, kwargs)
+            out = call(self, *args, **kwargs)
+            if kind is not None:
+                guard(recorder, "forward", forward_ends, recorder, kind, began, out)
+            return out
+        finally:
+            inside.state = 0
+
+    if plain:  # do what torch's own function does, without another Python frame
+
+        def __call__(self, *args, **kwargs):
+            if compiling() or inside.state or recorder.in_backward or recorder.dead:
+                if self._compiled_call_impl is not None:
+                    return self._compiled_call_impl(*args, **kwargs)
+                return self._call_impl(*args, **kwargs)
+            return observed(self, args, kwargs)
+    else:
+
+        def __call__(self, *args, **kwargs):
+            if compiling() or inside.state or recorder.in_backward or recorder.dead:
+                return call(self, *args, **kwargs)
+            return observed(self, args, kwargs)
+
+    module.__call__ = __call__
+    recorder.intact.append(("Module.__call__", lambda: module.__call__ is __call__))
+    recorder.uninstall.append(lambda: restore(module, "__call__", __call__, call))
+    return [__call__.__code__, observed.__code__]
+
+
+def restore(owner, name, ours, original):
+    """Put an attribute back unless somebody else replaced it since."""
+    if owner.__dict__.get(name) is ours:
+        setattr(owner, name, original)
+
+
+def hook_backward(recorder):
+    """Observe every backward at the one object that all of them go through."""
+    variable = torch.autograd.Variable
+    engine = variable._execution_engine
+    quietly = torch._disable_dynamo(begin_training_call)
+    noted = torch._disable_dynamo(guard)
+
+    class Engine(object):
+        """torch's engine, with a look at each call that accumulates gradients."""
+
+        def run_backward(self, *args, **kwargs):
+            into = kwargs.get("accumulate_grad", args[6] if len(args) > 6 else True)
+            if recorder.in_backward or not into or recorder.dead or compiling():
+                return engine.run_backward(*args, **kwargs)
+            tensors = args[0] if args else kwargs.get("tensors")
+            hidden = inside.state == 2
+            (quietly if hidden else begin_training_call)(recorder)
+            observe = noted if hidden else guard
+            observe(recorder, "backward", backward_begins, recorder, tensors)
+            recorder.in_backward = True
+            began = CLOCK()
+            try:
+                return engine.run_backward(*args, **kwargs)
+            finally:
+                recorder.in_backward = False
+                if recorder.opened and not recorder.dead:
+                    recorder.step.spend("bwd", CLOCK() - began)
+
+        def __getattr__(self, name):
+            return getattr(engine, name)
+
+    proxy = variable._execution_engine = Engine()
+    recorder.intact.append(("backward", lambda: variable._execution_engine is proxy))
+    recorder.uninstall.append(lambda: restore(variable, "_execution_engine", proxy, engine))
+    return [Engine.run_backward.__code__]
+
+
+def hook_optimizers(recorder):
+    """Observe every optimizer's step, and remember every optimizer that is made."""
+    optim = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the attribute
+    noted = torch._disable_dynamo(guard)
+
+    def told(function, optimizer):
+        if compiling() or recorder.dead or not recorder.opened:
+            return
+        observe = noted if inside.state == 2 else guard
+        observe(recorder, "optimizer", function, recorder, optimizer)
+
+    def before(optimizer, args, kwargs):
+        told(optimizer_begins, optimizer)
+
+    def after(optimizer, args, kwargs):
+        told(optimizer_ends, optimizer)
+
+    handles = (
+        optim.register_optimizer_step_pre_hook(before),
+        optim.register_optimizer_step_post_hook(after),
+    )
+    hooks = (optim._global_optimizer_pre_hooks, optim._global_optimizer_post_hooks)
+    kind = optim.Optimizer
+    patch_step = kind._patch_step_function
+
+    def _patch_step_function(self):
+        recorder.optimizers.add(self)
+        return patch_step(self)
+
+    kind._patch_step_function = _patch_step_function
+    recorder.intact.append(
+        (
+            "optimizer step",
+            lambda: all(
+                table.get(handle.id) is hook
+                for table, handle, hook in zip(hooks, handles, (before, after))
+            ),
+        )
+    )
+    recorder.uninstall += [handle.remove for handle in handles]
+    recorder.uninstall.append(
+        lambda: restore(kind, "_patch_step_function", _patch_step_function, patch_step)
+    )
+    return [before.__code__, after.__code__, told.__code__]

@@ -1,0 +1,303 @@
+"""The state of one training process's record: steps open and close here, and lines go out.
+
+A logical step closes at the next training forward (or backward) after any optimizer stepped, which
+covers accumulation, several optimizers, closures and steps taken inside backward.
+"""
+
+import collections
+import os
+import sys
+import threading
+import time
+import weakref
+
+import torch
+
+from . import alter, describe
+from .account import MAX_EVAL_LOSSES, Step
+from .digests import Digester, sample, sampled
+from .looks import close_looks
+from .values import Values, quiet
+from .wire import Channel
+
+CLOCK = time.perf_counter
+FETCH_EVERY_S = 1.0
+MAX_MODELS = 8
+
+
+class Recorder(object):
+    """Fed by the hooks; every method is called through `guard`, so it may raise."""
+
+    def __init__(self, path):
+        self.path = path
+        self.lock = threading.RLock()
+        self.optimizers = weakref.WeakSet()  # every optimizer made in this process
+        self.uninstall = []
+        self.intact = []  # (name, function that says whether the hook is still in place)
+        self.writes = None
+        self.dead = False
+        self.reset()
+
+    def reset(self):
+        """Forget everything: a new process, or a forked child that has not trained yet."""
+        self.channel = self.config = None
+        self.opened = self.sealed = self.over = self.gone = False
+        self.in_backward = self.trains_in_eval = False
+        self.stack = []
+        self.stepped = False
+        self.wait_s = 0.0
+        self.problems = collections.Counter()
+        self.roots = weakref.WeakKeyDictionary()
+        self.models = []
+        self.names = {}
+        self.queue = collections.deque()
+        self.values, self.digester = Values(), Digester()
+        self.last_scale = None
+        self.known_peak = 0
+        self.gradient_bytes = {}
+        self.watched = None
+        self.event = None
+        self.last_fetch = 0.0
+        self.how = "exit"
+
+    # -- opening
+
+    def open(self, root):
+        """At the first training event: connect, be told what to do, say what this process is."""
+        self.opened = True
+        rank, world = rank_and_world()
+        hello = {"pid": os.getpid(), "rank": rank, "world_size": world}
+        self.channel = Channel(self.path, hello)
+        self.config = self.channel.config
+        kind = self.config["kind"]
+        self.look = close_looks(bytes.fromhex(self.config["key"]), kind, self.limit())
+        if kind != "timed":
+            alter.functional_dropout_off()
+        if kind == "perturbed":
+            alter.move_weights(self.all_parameters(root))
+        if self.writes is not None:
+            self.writes.start(self.config["roots"], self.wrote)
+        if torch.cuda.is_initialized():
+            observe_oom(self)
+        self.channel.line("head", describe.head_line())
+        self.began = CLOCK()
+        self.wait_s = 0.0
+        self.event = new_event()
+        self.step = Step(0, self.look(0), self.began)
+
+    def limit(self):
+        return int(self.config["optimizer_steps"])
+
+    def all_parameters(self, root):
+        """Parameters of the first root and of every optimizer there is."""
+        found = [p for _, p in root.parameters] if root is not None else []
+        for optimizer in list(self.optimizers):
+            found += [p for group in optimizer.param_groups for p in group["params"]]
+        return found
+
+    def root(self, target):
+        """What is known of a module or function that the job calls itself."""
+        known = self.roots.get(target)
+        if known is None:
+            known = self.roots[target] = describe.Root(target)
+        return known
+
+    def begin_model(self, root):
+        """Say once what a trained model is; audit runs take its dropout away."""
+        if root in self.models:
+            return
+        if self.models and len(self.models) < MAX_MODELS:
+            root.prefix = root.name + "."
+        self.models.append(root)
+        if len(self.models) <= MAX_MODELS:
+            self.channel.line("model", root.line(), now=False)
+
+    # -- boundaries
+
+    def boundary(self, root=None):
+        """A training forward or backward begins: open, or close the step before."""
+        if not self.opened:
+            self.open(root)
+        elif self.stepped and not self.stack:
+            self.close()
+
+    def close(self, last=False):
+        """Close the current step; its beat goes out before anything else is done."""
+        step, now = self.step, CLOCK()
+        self.stepped = False
+        beat = {"i": step.index, "w": round(now - self.began, 6), "look": step.look}
+        if last:
+            beat["at_exit"] = True
+        self.channel.line("beat", beat)
+        step.seconds, step.wait_s = now - step.began_s, self.wait_s
+        self.wait_s = 0.0
+        if self.event is not None or torch.cuda.is_initialized():
+            start, self.event = self.event, new_event()
+            if start is not None and self.event is not None:
+                step.events = (start, self.event)
+        if step.look and quiet():
+            step.weights = [self.values.keep(part) for part in sample(self.sampled())]
+        self.check()
+        self.queue.append(step)
+        self.step = Step(step.index + 1, self.look(step.index + 1), now)
+        self.settle()
+        if not last and self.config["ends_by"] == "witness" and self.step.index >= self.limit():
+            self.over = True
+
+    def sampled(self):
+        """The sampled weights, chosen once: after the first step every model is known."""
+        if self.watched is None:
+            pool = [p for root in self.models for _, p in root.parameters if p.requires_grad]
+            self.watched = sampled(pool or self.all_parameters(None))
+        return self.watched
+
+    def settle(self, wait=False):
+        """Send the lines, in order, whose values have come back."""
+        if not quiet():
+            return
+        now = CLOCK()
+        send = wait or now - self.last_fetch > FETCH_EVERY_S
+        if send:
+            self.last_fetch = now
+        self.values.fetch(send, wait)
+        while self.queue:
+            line = self.queue[0].line(self.values, wait)
+            if line is None:
+                break
+            self.queue.popleft()
+            self.channel.line("step", line)
+        if self.values.logs:
+            waiting = [kept for step in self.queue for kept in step.kept()]
+            self.values.forget(waiting + list(self.step.kept()))
+
+    def check(self):
+        """Note hooks that are no longer where they were put."""
+        for name, intact in self.intact:
+            if not intact():
+                self.problems["the witness's hook `%s` was replaced" % name] += 1
+
+    # -- what the hooks tell
+
+    def optimizer_name(self, optimizer):
+        name = self.names.get(id(optimizer))
+        if name is None:
+            name = "%d:%s" % (len(self.names), type(optimizer).__name__)
+            self.names[id(optimizer)] = name
+            self.channel.line("optimizer", describe.optimizer_line(name, optimizer), now=False)
+        return name
+
+    def eval_output(self, tensors):
+        """Keep scalar outputs of an evaluation forward: its losses."""
+        for _, tensor in tensors:
+            if tensor.dim() == 0 and tensor.is_floating_point() and quiet():
+                if len(self.step.eval_losses) < MAX_EVAL_LOSSES:
+                    self.step.eval_losses.append(self.values.keep(tensor))
+
+    def wrote(self, path):
+        """A path outside the allowed roots was opened for writing."""
+        self.channel.line("write", {"path": path}, now=False)
+
+    # -- the end
+
+    def static_bytes(self):
+        optimizers = list(self.optimizers)
+        return {
+            "parameters": describe.tensor_bytes(self.all_model_parameters()),
+            "gradients": sum(self.gradient_bytes.values()),
+            "optimizer_states": describe.tensor_bytes(
+                tensor for optimizer in optimizers for tensor in describe.state_tensors(optimizer)
+            ),
+        }
+
+    def all_model_parameters(self):
+        return [p for root in self.models for _, p in root.parameters] or self.all_parameters(None)
+
+    def seal(self, how):
+        """Close what is open and send the end line; nothing is recorded afterwards."""
+        if not self.opened or self.sealed or self.channel is None:
+            return
+        self.sealed = True
+        if self.stepped:
+            self.close(last=True)
+        partial = {"forwards": self.step.forwards, "backwards": self.step.backwards}
+        self.settle(wait=True)
+        end = {
+            "how": how,
+            "rank": rank_and_world()[0],
+            "world_size": rank_and_world()[1],
+            "steps": self.step.index,
+            "seconds": round(CLOCK() - self.began, 6),
+            "partial": partial,
+            "peak_bytes": describe.peak_bytes(self.known_peak),
+            "static_bytes": self.static_bytes(),
+            "problems": ["%s (%d times)" % item for item in sorted(self.problems.items())],
+        }
+        self.channel.line("end", end, now=False)
+        self.channel.drain(5.0)
+
+    def fault(self, where, exc):
+        """The witness's own failure: say so once, take every hook out, leave the job alone."""
+        if self.dead:
+            return
+        self.dead = True
+        text = "%s: %s: %s" % (where, type(exc).__name__, str(exc).split("\n")[0][:200])
+        try:
+            sys.stderr.write("infrarsi witness: removed itself (%s)\n" % text)
+            for undo in reversed(self.uninstall):
+                undo()
+            if self.channel is not None and not self.sealed:
+                self.channel.line("fault", {"text": "the witness removed itself: " + text})
+                self.channel.abandon()
+        except Exception:  # nothing is left to tell it to
+            self.channel = None
+
+
+def guard(recorder, where, function, *args):
+    """Run a part of the witness: on its first error it removes itself, the job never sees it."""
+    if recorder.dead or recorder.sealed:
+        return None
+    try:
+        return function(*args)
+    except Exception as exc:
+        recorder.fault(where, exc)
+        return None
+
+
+def rank_and_world():
+    """This process's rank and the world's size, by the process group or the environment."""
+    distributed = sys.modules.get("torch.distributed")
+    try:
+        if distributed is not None and distributed.is_initialized():
+            return distributed.get_rank(), distributed.get_world_size()
+    except Exception:  # a half-made process group: the environment still says
+        pass
+    return _number("RANK", 0), _number("WORLD_SIZE", 1)
+
+
+def _number(name, default):
+    text = os.environ.get(name, "")
+    return int(text) if text.isdigit() else default
+
+
+def new_event():
+    """A timing event on the current stream where CUDA is in use, else None; nothing waits."""
+    if not torch.cuda.is_initialized() or not quiet():
+        return None
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def observe_oom(recorder):
+    """Note device memory that ran out, also where the job catches the error."""
+    attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
+    if attach is None:
+        return
+
+    def ran_out(device, wanted, total, free):
+        fields = {"device": device, "wanted": wanted, "total": total, "free": free}
+        fields["step"] = recorder.step.index
+        fields["reserved"] = torch.cuda.memory_reserved(device)
+        guard(recorder, "oom", recorder.channel.line, "oom", fields)
+
+    attach(ran_out)

@@ -1,0 +1,86 @@
+"""The line to the harness: chained JSON lines over a Unix stream socket that never blocks a step."""
+
+import hashlib
+import json
+import socket
+import threading
+import time
+
+MAX_UNSENT = 32 << 20  # a harness that reads nothing for so long is gone
+
+
+class Channel(object):
+    """One process's connection; every line carries its number and a running hash."""
+
+    def __init__(self, path, hello):
+        self.lock = threading.RLock()
+        self.chain, self.number, self.unsent = b"", 0, b""
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.settimeout(10.0)
+        self.socket.connect(path)
+        self.socket.sendall(json.dumps(dict(hello, k="hello")).encode() + b"\n")
+        self.config = json.loads(self._read_line())
+        self.socket.setblocking(False)
+
+    def _read_line(self):
+        """The next line from the harness, within the socket's time-out; ends at the first newline."""
+        data = b""
+        while not data.endswith(b"\n"):
+            got = self.socket.recv(1)
+            if not got:
+                raise EOFError("the harness closed its socket")
+            data += got
+        return data
+
+    def line(self, kind, fields, now=True):
+        """Send one line; with `now` false it waits for the next one."""
+        with self.lock:
+            body = dict(fields)
+            body["k"] = kind
+            body["n"] = self.number
+            text = _ordered(kind, body).encode()
+            self.chain = hashlib.blake2b(self.chain + text, digest_size=8).digest()
+            self.number += 1
+            self.unsent += b'{"h":"%s",' % self.chain.hex().encode() + text[1:] + b"\n"
+            if now:
+                self.flush()
+
+    def flush(self):
+        """Hand over what fits without waiting; the rest goes first next time."""
+        with self.lock:
+            while self.unsent:
+                try:
+                    sent = self.socket.send(self.unsent)
+                except BlockingIOError:
+                    break
+                self.unsent = self.unsent[sent:]
+            if len(self.unsent) > MAX_UNSENT:
+                raise OSError("the harness does not read its socket")
+
+    def drain(self, timeout_s):
+        """Send everything, waiting at most so long; only at the end of a process."""
+        with self.lock:
+            self.socket.settimeout(timeout_s)
+            self.socket.sendall(self.unsent)
+            self.unsent = b""
+
+    def wait_for_bye(self, timeout_s):
+        """Wait until the harness has every rank's end, or for so long."""
+        self.socket.settimeout(timeout_s)
+        deadline = time.monotonic() + timeout_s
+        try:
+            while time.monotonic() < deadline and self._read_line() != b"bye\n":
+                pass
+        except (OSError, EOFError):
+            return
+
+    def abandon(self):
+        """Close this process's copy without a word (in a forked child, or after a fault)."""
+        self.socket.close()
+
+
+def _ordered(kind, body):
+    """The line's text with its kind and number first, where the harness looks for them."""
+    front = '{"k":"%s","n":%d' % (body.pop("k"), body.pop("n"))
+    rest = json.dumps(body, separators=(",", ":"), default=str)
+    return front + ("," + rest[1:] if len(rest) > 2 else "}")
