@@ -11,9 +11,7 @@ from infrarsi.workspace.recipes.source import Edit, Source, argument, literal, p
 
 _CLASSES = ("Adam", "AdamW", "SGD", "Adagrad")
 _MODULES = {"Adam": "adam", "AdamW": "adamw", "SGD": "sgd", "Adagrad": "adagrad"}
-FUSED = frozenset(
-    f"torch.optim.{path}" for c in _CLASSES for path in (c, f"{_MODULES[c]}.{c}")
-)
+FUSED = frozenset(f"torch.optim.{path}" for c in _CLASSES for path in (c, f"{_MODULES[c]}.{c}"))
 """The optimizers whose `fused=True` runs on CPU and GPU (torch 2.4 and later)."""
 
 _CHOSEN = ("fused", "foreach", "capturable", "differentiable")
@@ -177,12 +175,12 @@ def _forbidden(source: Source) -> str | None:
         name = source.qualified(call.func) or ""
         if name == "torch.compile" and call.args and _is_step(call.args[0].value):
             return f"{source.where(call)}: the optimizer's step is compiled already"
-        if name.endswith("nn.Parameter") and any(_is_complex(n) for n in source.nodes(
-            cst.Name, call
-        )):
+        if name.endswith("nn.Parameter") and any(
+            _is_complex(n) for n in source.nodes(cst.Name, call)
+        ):
             return f"{source.where(call)}: complex parameters have no fused kernel"
     for node_ in [*source.nodes(cst.SimpleString), *source.nodes(cst.Name)]:
-        text = literal(node_) if isinstance(node_, cst.SimpleString) else node_.value
+        text = literal(node_) if isinstance(node_, cst.SimpleString) else source.code(node_)
         if isinstance(text, str) and _SWITCH.match(text) and not _is_kept_keyword(source, node_):
             return f"{source.where(node_)}: the job already has a switch `{text}` for it"
     return None
@@ -221,8 +219,10 @@ def _nothing(sources: list[Source]) -> str:
                 return f"{source.where(call)}: `{name}` has no fused kernel on every device"
             if name.endswith("ZeroRedundancyOptimizer"):
                 return f"{source.where(call)}: `ZeroRedundancyOptimizer` builds it by itself"
-            if name == "getattr" and call.args and source.qualified(
-                call.args[0].value
-            ) == "torch.optim":
+            if (
+                name == "getattr"
+                and call.args
+                and source.qualified(call.args[0].value) == "torch.optim"
+            ):
                 return f"{source.where(call)}: the optimizer's class is chosen by name"
     return "no torch.optim.Adam, AdamW, SGD or Adagrad is constructed in the editable files"

@@ -117,11 +117,11 @@ def _last_import(source: Source) -> cst.CSTNode | None:
     last: cst.CSTNode | None = None
     for index, statement in enumerate(source.module.body):
         small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-        if isinstance(small, cst.Import | cst.ImportFrom):
+        is_guarded = isinstance(statement, cst.Try) and source.nodes(cst.ImportFrom, statement)
+        is_docstring = index == 0 and isinstance(small, cst.Expr)
+        if isinstance(small, cst.Import | cst.ImportFrom) or is_guarded:
             last = statement
-        elif isinstance(statement, cst.Try) and source.nodes(cst.ImportFrom, statement):
-            last = statement
-        elif not (index == 0 and isinstance(small, cst.Expr)) and not _prepares(small):
+        elif not is_docstring and not _prepares(small):
             break
     return last
 

@@ -12,10 +12,11 @@ import libcst as cst
 
 from infrarsi.workspace.recipes.source import Source, argument, dotted, literal
 
-_STATIC_CALLS = frozenset(
-    "isinstance hasattr getattr callable len size dim ndimension numel is_floating_point"
-    " is_grad_enabled is_autocast_enabled is_available is_initialized is_compiling is_scripting"
-    " is_tracing is_contiguous get_rank get_world_size lower startswith endswith".split()
+_STATIC_CALLS = (
+    *("isinstance", "hasattr", "getattr", "callable", "len", "size", "dim", "ndimension", "numel"),
+    *("is_floating_point", "is_grad_enabled", "is_autocast_enabled", "is_available"),
+    *("is_initialized", "is_compiling", "is_scripting", "is_tracing", "is_contiguous"),
+    *("get_rank", "get_world_size", "lower", "startswith", "endswith"),
 )
 _ROUTED = re.compile(
     r"(?i)(layer_?drop|drop_?path|stochastic_?depth|droppath|mixture_?of|experts?|moe|gumbel"
@@ -119,20 +120,22 @@ def _conditional_backward(source: Source) -> str | None:
         for above in source.ancestors(node):
             if isinstance(above, cst.FunctionDef | cst.ClassDef | cst.Lambda):
                 break
-            if isinstance(above, cst.If | cst.Else) and not _other_branch(source, above):
-                if not _is_main(source, above):
-                    return f"{source.where(call)}: the backward pass is taken only sometimes"
             if isinstance(above, cst.Try | cst.ExceptHandler):
                 return f"{source.where(call)}: the backward pass may be abandoned by an exception"
+            if not isinstance(above, cst.If | cst.Else) or _is_main(source, above):
+                continue
+            if not _other_branch(source, above):
+                return f"{source.where(call)}: the backward pass is taken only sometimes"
     return None
 
 
 def _other_branch(source: Source, branch: cst.If | cst.Else) -> bool:
     """Whether every branch of the `if` chain has a backward."""
     top: cst.CSTNode = branch
-    while isinstance(source.parent(top), cst.If) and getattr(
-        source.parent(top), "orelse", None
-    ) is top:
+    while (
+        isinstance(source.parent(top), cst.If)
+        and getattr(source.parent(top), "orelse", None) is top
+    ):
         top = source.parent(top) or top
     node: cst.CSTNode | None = top
     while isinstance(node, cst.If):

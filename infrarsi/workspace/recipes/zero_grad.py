@@ -1,6 +1,6 @@
 """Recipe: gradients are dropped between updates instead of being filled with zeros."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -42,7 +42,7 @@ class ZeroGrad:
     """
 
     name = "zero_grad"
-    family = "zero_grad_to_none"
+    family = "zero_grad_mode"
     title = "gradients dropped instead of zeroed"
     needs: tuple[str, ...] = ()
 
@@ -94,7 +94,7 @@ def _loops(source: Source) -> list[_Found]:
         if owner is None or not isinstance(loop.target, cst.Name) or loop.orelse is not None:
             continue
         name = loop.target.value
-        body = [s for s in loop.body.body]
+        body = list(loop.body.body)
         guard = body[0] if len(body) == 1 else None
         if isinstance(guard, cst.If):
             if not _is_guard(guard, name):
@@ -122,10 +122,10 @@ def _loops(source: Source) -> list[_Found]:
 def _all_parameters(source: Source, loop: cst.For) -> str | None:
     """The owner whose every parameter a loop goes through (`model`), else None."""
     iterable = loop.iter
-    if isinstance(iterable, cst.Call) and isinstance(iterable.func, cst.Attribute):
-        if iterable.func.attr.value == "parameters" and not iterable.args:
-            owner = dotted(iterable.func.value)
-            return owner if owner and owner.split(".")[-1] in _whole_models(source) else None
+    if isinstance(iterable, cst.Call) and not iterable.args:
+        owner = dotted(iterable.func).removesuffix(".parameters")
+        is_whole = owner.split(".")[-1] in _whole_models(source)
+        return owner if is_whole and owner != dotted(iterable.func) else None
     if isinstance(iterable, cst.Subscript) and isinstance(iterable.value, cst.Name):
         outer = source.enclosing(loop, cst.For)
         is_params = source.code(iterable).replace("'", '"').endswith('["params"]')
@@ -158,7 +158,7 @@ def _is_guard(guard: cst.If, name: str) -> bool:
     return guard.orelse is None and text in tests
 
 
-def _zeroes(statements: list[cst.CSTNode], name: str) -> bool:
+def _zeroes(statements: Sequence[cst.CSTNode], name: str) -> bool:
     """Whether the statements do nothing but zero `name.grad` (detaching it first or not)."""
     texts = ["".join(cst.Module(()).code_for_node(s).split()).rstrip(";") for s in statements]
     zeroing = {
