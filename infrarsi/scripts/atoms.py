@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -92,7 +93,7 @@ class Field:
         chars = [a for a in self.atoms if isinstance(a, Char)]
         if not chars or len(chars) != len(self.atoms) or chars[0].quoting is Quoting.COMPUTED:
             return None
-        for before, after in zip(chars, chars[1:], strict=False):
+        for before, after in pairwise(chars):
             if before.end != after.start or before.quoting is not after.quoting:
                 return None
         return chars[0].start, chars[-1].end, chars[0].quoting

@@ -1,5 +1,7 @@
 """Whether a condition of a script is fixed by the script itself."""
 
+from collections.abc import Callable
+
 from tree_sitter import Node
 
 from infrarsi.scripts.arithmetic import calculate
@@ -7,7 +9,7 @@ from infrarsi.scripts.atoms import Atom, Hole, text_of
 from infrarsi.scripts.expansion import Expander
 from infrarsi.scripts.state import State
 
-_NUMERIC = {
+_NUMERIC: dict[str, Callable[[int, int], bool]] = {
     "-eq": lambda a, b: a == b,
     "-ne": lambda a, b: a != b,
     "-gt": lambda a, b: a > b,
@@ -15,37 +17,11 @@ _NUMERIC = {
     "-lt": lambda a, b: a < b,
     "-le": lambda a, b: a <= b,
 }
-_SUCCEED = frozenset(
-    [
-        "cd",
-        "pushd",
-        "popd",
-        "mkdir",
-        "echo",
-        "export",
-        "source",
-        ".",
-        "conda",
-        "module",
-        "set",
-        "unset",
-        "true",
-        ":",
-        "rm",
-        "cp",
-        "touch",
-        "printf",
-        "declare",
-        "local",
-        "readonly",
-        "ulimit",
-        "nvidia-smi",
-        "pip",
-        "wandb",
-        "sleep",
-        "date",
-    ]
+_SUCCEEDING = (
+    "cd pushd popd mkdir echo export source . conda module set unset true : rm cp touch printf "
+    "declare local readonly ulimit nvidia-smi pip wandb sleep date"
 )
+_SUCCEED = frozenset(_SUCCEEDING.split())
 
 
 def truth(node: Node, expander: Expander, state: State) -> bool | None:

@@ -200,7 +200,7 @@ class Interpreter:
     def _case(self, node: Node, state: State) -> None:
         subject = node.child_by_field_name("value")
         text = self.expander.text(subject, state) if subject is not None else None
-        results = [] if text is None else None
+        results: list[State] = []
         for item in node.named_children:
             if item.type != "case_item":
                 continue
@@ -215,7 +215,6 @@ class Interpreter:
             self._conditions.append(self._where(subject or node))
             self._nodes(body, inside)
             self._conditions.pop()
-            assert results is not None
             results.append(inside)
         if results:
             where = self._where(subject or node)
@@ -317,8 +316,8 @@ class Interpreter:
     # -- commands
 
     def _command(self, node: Node, state: State, extra: tuple[Node, ...]) -> None:
-        words = [c for c in node.children_by_field_name("name")]
-        words += [c for c in node.children_by_field_name("argument")] + list(extra)
+        words = list(node.children_by_field_name("name"))
+        words += [*node.children_by_field_name("argument"), *extra]
         prefix = tuple(c for c in node.named_children if c.type == "variable_assignment")
         words.sort(key=lambda word: word.start_byte)
         fields: list[Field] = []

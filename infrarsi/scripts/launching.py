@@ -10,35 +10,11 @@ from infrarsi.scripts.expansion import Expander
 from infrarsi.scripts.interpreter import Invocation
 from infrarsi.scripts.model import Argument, option_key
 
-WRAPPERS = frozenset(
-    [
-        "exec",
-        "env",
-        "nohup",
-        "time",
-        "command",
-        "nice",
-        "ionice",
-        "taskset",
-        "numactl",
-        "stdbuf",
-        "timeout",
-        "setsid",
-        "srun",
-        "mpirun",
-        "nsys",
-        "ncu",
-        "uv",
-        "poetry",
-        "conda",
-        "pipenv",
-        "chrt",
-        "sudo",
-        "unbuffer",
-        "eval",
-        "xvfb-run",
-    ]
+_WRAPPER_NAMES = (
+    "exec env nohup time command nice ionice taskset numactl stdbuf timeout setsid srun mpirun "
+    "nsys ncu uv poetry conda pipenv chrt sudo unbuffer eval xvfb-run"
 )
+WRAPPERS = frozenset(_WRAPPER_NAMES.split())
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
 _DISTRIBUTED = ("torch.distributed.run", "torch.distributed.launch")
 _KEY = re.compile(r"(~|\+{1,2})?[A-Za-z_][\w.@/-]*(?==)")

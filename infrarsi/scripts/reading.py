@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser, Tree
 
 from infrarsi.errors import UserError
-from infrarsi.scripts.atoms import Field, text_of
+from infrarsi.scripts.atoms import Field, computed, guard, text_of
 from infrarsi.scripts.expansion import Expander
 from infrarsi.scripts.interpreter import Interpreter, Invocation, Site
 from infrarsi.scripts.launching import Launched, raw_of, recognise
@@ -47,8 +48,6 @@ class Reading:
         arguments: tuple[str, ...],
     ) -> "Reading":
         """Parse and walk."""
-        from infrarsi.scripts.atoms import computed, guard
-
         expander = Expander(source, path, root, environ)
         tree = _parser().parse(source)
         positional = tuple(Field(guard(computed(text)), 0) for text in arguments)
@@ -106,11 +105,6 @@ class Reading:
         launched = self.launched()
         state = launched.invocation.state
         entry = launched.entry.text
-        environment = {
-            name: assignment
-            for name, assignment in self._assignments(state).items()
-            if assignment.exported
-        }
         return TrainingCommand(
             launcher=launched.launcher,
             launcher_options=tuple(s.argument for s in launched.options),
@@ -120,10 +114,30 @@ class Reading:
             is_module=launched.is_module,
             arguments=tuple(s.argument for s in launched.slots),
             line=self.expander.line(launched.invocation.node),
-            environment=environment,
+            environment=self._environment(launched),
             cwd=state.cwd,
             repeated=self.is_repeated(launched),
         )
+
+    def _environment(self, launched: Launched) -> dict[str, Assignment]:
+        """Exported variables, and what `env` in front of the launcher adds and takes away."""
+        environment = {
+            name: assignment
+            for name, assignment in self._assignments(launched.invocation.state).items()
+            if assignment.exported
+        }
+        fields = launched.invocation.fields[: launched.launcher_end]
+        if not any(field.text == "env" for field in fields):
+            return environment
+        for before, found in pairwise(fields):
+            name, equals, _ = found.known_prefix.partition("=")
+            if before.text in ("-u", "--unset"):
+                environment.pop(found.text or "", None)
+            elif equals and name.isidentifier():
+                value = None if found.text is None else found.text[len(name) + 1 :]
+                raw = raw_of(found, self.expander)
+                environment[name] = Assignment(name, value, raw, found.line, True)
+        return environment
 
     def _script(self, entry: str | None, is_module: bool, state: State) -> str | None:
         if entry is None:

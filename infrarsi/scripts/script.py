@@ -1,12 +1,18 @@
 """One launch script as a value: read it, or get a changed one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from infrarsi.scripts.model import Assignment, TrainingCommand, Write
+from infrarsi.errors import UserError
+from infrarsi.scripts.editing import remove_flag, remove_option, set_flag, set_option
+from infrarsi.scripts.environment import remove_env, set_env
+from infrarsi.scripts.model import Assignment, TrainingCommand, Write, option_key
 from infrarsi.scripts.reading import Reading
+from infrarsi.scripts.spelling import Edit, apply
+
+_Fact = tuple[str, str | bool | None, bool]  # name, value, whether it depends on a condition
 
 
 @dataclass(frozen=True)
@@ -68,42 +74,92 @@ class Script:
     def with_flag(self, name: str, value: str | Literal[True]) -> "Script":
         """The script with one flag of the program set; True sets a flag without a value.
 
-        Raises UserError with file and line if that cannot be done safely. Everything else stays
-        byte for byte.
+        A `name` without a dash is the key of a `key=value` argument. Raises UserError with file
+        and line if that cannot be done safely. Everything else stays byte for byte.
         """
-        from infrarsi.scripts.editing import set_flag
-
-        return set_flag(self, name, value)
+        wanted = self._facts()
+        wanted.arguments = _with(wanted.arguments, name, value)
+        return self._edited(set_flag(self.reading, name, value), wanted, name)
 
     def without_flag(self, name: str, *, bare: bool = False) -> "Script":
         """The script without a flag; `bare` says that the flag takes no value.
 
         Without `bare` a word after the flag that is no flag counts as its value.
         """
-        from infrarsi.scripts.editing import remove_flag
-
-        return remove_flag(self, name, bare=bare)
+        wanted = self._facts()
+        wanted.arguments = _without(wanted.arguments, name, bare)
+        return self._edited(remove_flag(self.reading, name, bare=bare), wanted, name)
 
     def with_launcher_option(self, name: str, value: str | Literal[True]) -> "Script":
-        """The script with one option of the launcher set."""
-        from infrarsi.scripts.editing import set_option
-
-        return set_option(self, name, value)
+        """The script with one option of the launcher set; `-` and `_` in its name are the same."""
+        wanted = self._facts()
+        wanted.options[option_key(name)] = value
+        return self._edited(set_option(self.reading, name, value), wanted, name)
 
     def without_launcher_option(self, name: str) -> "Script":
         """The script without an option of the launcher."""
-        from infrarsi.scripts.editing import remove_option
-
-        return remove_option(self, name)
+        wanted = self._facts()
+        wanted.options.pop(option_key(name), None)
+        return self._edited(remove_option(self.reading, name), wanted, name)
 
     def with_env(self, name: str, value: str) -> "Script":
         """The script with an environment variable of the training command set."""
-        from infrarsi.scripts.editing import set_env
-
-        return set_env(self, name, value)
+        wanted = self._facts()
+        wanted.environment[name] = value
+        edits = set_env(self.reading, name, value, is_command=not self.path)
+        return self._edited(edits, wanted, name)
 
     def without_env(self, name: str) -> "Script":
         """The script whose training command does not see an environment variable."""
-        from infrarsi.scripts.editing import remove_env
+        wanted = self._facts()
+        wanted.environment.pop(name, None)
+        edits = remove_env(self.reading, name, is_command=not self.path)
+        return self._edited(edits, wanted, name)
 
-        return remove_env(self, name)
+    def _facts(self) -> "_Facts":
+        command = self.training_command()
+        return _Facts(
+            [(a.name, a.value, bool(a.condition)) for a in command.arguments],
+            {option_key(a.name): a.value for a in command.launcher_options},
+            {name: a.value for name, a in command.environment.items()},
+            command.entry,
+        )
+
+    def _edited(self, edits: list[Edit], wanted: "_Facts", name: str) -> "Script":
+        """The edited script, refused unless reading it gives exactly what was asked for."""
+        source = apply(self.reading.expander.source, edits)
+        new = replace(self, text=source.decode(errors="surrogateescape"))
+        if new._facts() != wanted:
+            raise UserError(
+                f"`{name}` cannot be changed without changing something else as well",
+                where=f"{self.where}:{self.training_command().line}",
+                fix="write the training command in a simpler form",
+            )
+        return new
+
+
+@dataclass
+class _Facts:
+    """What an edit must keep, apart from what it is asked to change."""
+
+    arguments: list[_Fact]
+    options: dict[str, str | bool | None]
+    environment: dict[str, str | None]
+    entry: str | None
+
+
+def _with(facts: list[_Fact], name: str, value: str | Literal[True]) -> list[_Fact]:
+    if any(fact[0] == name for fact in facts):
+        return [(name, value, False) if fact[0] == name else fact for fact in facts]
+    return [*facts, (name, value, False)]
+
+
+def _without(facts: list[_Fact], name: str, bare: bool) -> list[_Fact]:
+    """A word behind a flag that takes no value is an argument of its own."""
+    kept: list[_Fact] = []
+    for fact in facts:
+        if fact[0] != name:
+            kept.append(fact)
+        elif bare and fact[1] is not True:
+            kept.append(("", fact[1], fact[2]))
+    return kept
