@@ -16,7 +16,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -34,6 +34,7 @@ from infrarsi.contract import (
     Space,
     Trial,
 )
+from infrarsi.families import effects
 from searchers import SEARCHERS, HypothesisProposer, make
 
 GIB = 2**30
@@ -123,11 +124,35 @@ PUBLISHED: dict[str, dict[Scalar, tuple[float, float, float, float]]] = {
     "data_workers": {2: (0, 0, 0, 0), 8: (0, 0.03, 0, 0.02)},
 }
 MICRO_BATCH = (-0.1, 0.1, math.log(2), 0.1)  # a doubling
+PRIORS = ("catalogue", "published", "reversed", "none")
+Priors = dict[str, dict[Scalar, Effect]]
 
 
-def published_priors(header: Mapping[str, Any]) -> dict[str, dict[Scalar, Effect]]:
+def priors_named(name: str, header: Mapping[str, Any]) -> Priors:
+    """The catalogue's priors, those of `PUBLISHED`, these with every time effect reversed, none."""
+    if name == "none":
+        return {}
+    if name == "catalogue":
+        return {knob["family"]: _catalogue(knob) for knob in header["space"]}
+    published = published_priors(header)
+    if name == "published":
+        return published
+    return {
+        family: {v: replace(e, log_time=-e.log_time) for v, e in values.items()}
+        for family, values in published.items()
+    }
+
+
+def _catalogue(knob: Mapping[str, Any]) -> dict[Scalar, Effect]:
+    """The catalogue's effects without start-up costs: no table records a start-up."""
+    values = knob["values"]
+    found = effects(knob["family"], values, knob["reference"], "gpu")
+    return {v: replace(e, one_off_s=0.0) for v, e in zip(values, found, strict=True)}
+
+
+def published_priors(header: Mapping[str, Any]) -> Priors:
     """The published effects of each family's values against the table's reference values."""
-    priors: dict[str, dict[Scalar, Effect]] = {}
+    priors: Priors = {}
     for knob in header["space"]:
         reference, family = knob["reference"], knob["family"]
         known = PUBLISHED.get(family, {})
@@ -159,14 +184,14 @@ def _between(reference: tuple[float, ...] | None, value: tuple[float, ...] | Non
 
 def _dimension(knob: Mapping[str, Any], priors: Mapping[str, Mapping[Scalar, Effect]]) -> Dimension:
     values = tuple(knob["values"])
-    effects = tuple(
+    believed = tuple(
         Effect(0.0, 0.0, 0.0, 0.0)
         if value == knob["reference"]
         else priors.get(knob["family"], {}).get(value, NOTHING)
         for value in values
     )
     return Dimension(
-        knob["name"], knob["family"], DimensionKind.KNOB, values, knob["reference"], effects
+        knob["name"], knob["family"], DimensionKind.KNOB, values, knob["reference"], believed
     )
 
 
@@ -251,12 +276,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--searchers", nargs="+", default=list(SEARCHERS), choices=SEARCHERS)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--budget", type=int, default=16)
+    parser.add_argument("--priors", choices=PRIORS, default=PRIORS[0])
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args(arguments)
     found = []
     for path in chosen.tables:
         table = Table(path)
-        space = table.space(published_priors(table.header))
+        space = table.space(priors_named(chosen.priors, table.header))
         for searcher in chosen.searchers:
             runs = [
                 replay(table, searcher, seed, chosen.budget, space) for seed in range(chosen.seeds)

@@ -30,7 +30,8 @@ MAX_CANDIDATES_TO_VERIFY = 3
 KEEP_GAIN = 0.003  # a setting whose believed gain is smaller is pruned
 KEEP_SDS = 0.5  # and so is one whose believed gain is smaller than this many of its deviations
 MAX_LOST = 0.01  # but never one that is believed to gain more than this
-PRUNED_FITS = 0.9
+PRUNED_FITS = 0.9  # the pruned point fits with this probability
+FITS_SLACK = 0.1  # or with one that is at most this much below that of the unpruned one
 
 
 class HypothesisProposer:
@@ -131,7 +132,7 @@ class HypothesisProposer:
 
     def _pruned(self, beliefs: Beliefs, best: Codes) -> Codes:
         current = best.copy()
-        fits = min(PRUNED_FITS, float(beliefs.fits(best[None, :])[0]))
+        fits = min(PRUNED_FITS, float(beliefs.fits(best[None, :])[0]) - FITS_SLACK)
         while True:
             tries = []
             for i in np.flatnonzero(current != self._coding.reference):

@@ -20,7 +20,7 @@ from infrarsi.contract import Space
 from searchers.features import MEMORY, Codes, Coding, Floats, Terms
 from searchers.normal import log_survival, mills, normal_cdf
 
-RESIDUAL_SD = 0.1  # of log activations: what the linear form misses; chosen by judgement
+RESIDUAL_SD = 0.05  # of log activations: what effects and pairs miss; chosen by judgement
 BASE_SD_KNOWN = 0.03
 BASE_SD_UNKNOWN = 0.7  # where the reference's own peak was never measured
 STATIC_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)

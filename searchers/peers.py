@@ -49,7 +49,7 @@ class _Peer:
         taken = {*taken_keys(history, active), point_key(self._space.reference)}
         ours = [t for t in history if self._space.is_valid(t.point)]
         rng = np.random.default_rng([self._seed, len(history), len(active)])
-        point = self._ask(ours, active, taken, rng)
+        point = self._ask(ours, active, taken, rng) if self._space.dimensions else None
         if point is None:
             point = _random_point(self._space, taken, rng)
         if point is None:

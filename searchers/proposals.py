@@ -61,7 +61,7 @@ class Candidates:
             for codes in product(*(range(len(d.values)) for d in self._coding.dimensions))
             if self._space.is_valid(self._coding.decode(codes))
         ]
-        table = np.array(rows, dtype=np.int64).reshape(-1, len(self._coding.dimensions))
+        table = np.array(rows, dtype=np.int64).reshape(len(rows), len(self._coding.dimensions))
         return table[np.any(table != self._coding.reference, axis=1)]
 
     def _climb(

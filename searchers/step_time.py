@@ -17,6 +17,8 @@ from searchers.features import TIME, Codes, Coding, Floats, Terms
 TAIL = 4.0
 MAX_PASSES = 3
 LACK_OF_FIT_SD = 0.01  # what interactions of three and more settings leave; chosen by judgement
+PRIOR_SCALES = (1.0, 2.0, 4.0, 8.0)
+SCALE_PENALTY = 1.5  # log prior odds against each doubling of the prior deviations
 BASE_SD = 0.5  # the level of the reference: wide, its runs are observations like any other
 NODE_SD = 0.03  # nodes differ by 8 % on average in 2208.11035; calibrated ones by less
 
@@ -56,6 +58,12 @@ class StepTimePosterior:
         return moved @ self.mean, np.sqrt(((moved @ self._root) ** 2).sum(axis=1))
 
 
+@dataclass(frozen=True)
+class _Fit:
+    score: float
+    posterior: StepTimePosterior
+
+
 class StepTimeModel:
     """The model of one space; `noise_log_sd` is the noise of one trial's log step time."""
 
@@ -65,14 +73,21 @@ class StepTimeModel:
         self._coding = coding
 
     def fit(self, trials: TimedTrials) -> StepTimePosterior:
-        """The posterior after these trials; costs O(n P^2 + P^3)."""
+        """The posterior after these trials; costs O(n P^2 + P^3).
+
+        The prior deviations are those of the space times the one of `PRIOR_SCALES` that explains
+        the trials best, so that priors which were too sure of themselves do not end a search.
+        """
+        return max((self._fit(trials, s) for s in PRIOR_SCALES), key=lambda f: f.score).posterior
+
+    def _fit(self, trials: TimedTrials, scale: float) -> "_Fit":
         num_terms = len(self.terms.prior_mean)
         extra = self._nuisance(trials)
         features = np.hstack([self.terms.features(trials.codes), extra])
         prior_mean = np.concatenate([self.terms.prior_mean, np.zeros(extra.shape[1])])
         node_variance = [NODE_SD**2] * (extra.shape[1] - 1)
         prior_variance = np.concatenate(
-            [self.terms.prior_variance, [BASE_SD**2], np.array(node_variance)]
+            [self.terms.prior_variance * scale**2, [BASE_SD**2], np.array(node_variance)]
         )
         moved = np.any(trials.codes != self._coding.reference, axis=1)
         noise = self.noise_log_sd**2 + np.where(moved, LACK_OF_FIT_SD**2, 0.0)
@@ -87,7 +102,21 @@ class StepTimeModel:
             if np.allclose(updated, weights, atol=0.02):
                 break
             weights = updated
-        return StepTimePosterior(self.terms, mean[:num_terms], covariance[:num_terms, :num_terms])
+        evidence = _log_evidence(
+            features,
+            trials.log_ratio,
+            weights / noise,
+            mean,
+            covariance,
+            prior_mean,
+            prior_variance,
+        )
+        # The t likelihood as a normal one: each weight costs its own gamma prior (mean 1).
+        evidence += float((TAIL / 2 * (np.log(weights) - weights + 1.0)).sum())
+        return _Fit(
+            evidence - SCALE_PENALTY * float(np.log2(scale)),
+            StepTimePosterior(self.terms, mean[:num_terms], covariance[:num_terms, :num_terms]),
+        )
 
     def _nuisance(self, trials: TimedTrials) -> Floats:
         """The base level, and one column for each group of nodes where there are several."""
@@ -115,3 +144,24 @@ def normal_posterior(
     covariance = np.linalg.inv(information)
     covariance = (covariance + covariance.T) / 2
     return covariance @ (weighted.T @ targets + prior_mean / prior_variance), covariance
+
+
+def _log_evidence(
+    features: Floats,
+    targets: Floats,
+    precision: Floats,
+    mean: Floats,
+    covariance: Floats,
+    prior_mean: Floats,
+    prior_variance: Floats,
+) -> float:
+    """log p(targets) of the linear model up to a constant (Bishop, equation 3.86)."""
+    residual = targets - features @ mean
+    _, log_det = np.linalg.slogdet(covariance)
+    return float(
+        0.5 * np.log(precision).sum()
+        - 0.5 * (precision * residual**2).sum()
+        - 0.5 * ((mean - prior_mean) ** 2 / prior_variance).sum()
+        + 0.5 * log_det
+        - 0.5 * np.log(prior_variance).sum()
+    )

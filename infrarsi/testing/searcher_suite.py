@@ -1,4 +1,4 @@
-"""What every `Proposer` must do: subclass `SearcherSuite`, give it `make`, and let pytest run it."""
+"""What every `Proposer` must do: subclass `SearcherSuite` and give it `make`."""
 
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -71,6 +71,18 @@ def valid_points(space: Space) -> list[Point]:
         dict(zip(names, v, strict=True)) for v in product(*(d.values for d in space.dimensions))
     ]
     return [p for p in points if space.is_valid(p) and p != space.reference]
+
+
+STRANGE = (
+    "empty",
+    "no_reference",
+    "reference_fails",
+    "other_space",
+    "not_finite",
+    "zero_time",
+    "huge_memory",
+    "repeated_points",
+)
 
 
 class SearcherSuite:
@@ -166,10 +178,7 @@ class SearcherSuite:
         if isinstance(answer, Proposal):
             assert answer.point == only[-1]
 
-    @pytest.mark.parametrize("name", sorted(_names := [
-        "empty", "no_reference", "reference_fails", "other_space", "not_finite", "zero_time",
-        "huge_memory", "repeated_points",
-    ]))  # fmt: skip
+    @pytest.mark.parametrize("name", STRANGE)
     def test_strange_histories_do_not_raise(self, name: str) -> None:
         """Histories that should not be there still get an answer."""
         space = small_space()
