@@ -1,7 +1,7 @@
 """Functions given to torch.compile: outermost calls that no module hook sees.
 
 Optimizers stepped inside a compiled function call no hook either; they are noticed by the version
-counter of their first parameter (fused optimizers do not bump it, and go unseen there).
+counters of their first parameter and of its step count.
 """
 
 import functools
@@ -32,6 +32,8 @@ def hook_compile(recorder):
         made = compile_(model, *args, **kwargs)
         if model is None or isinstance(made, torch.nn.Module) or not callable(made):
             return made
+        if getattr(model, "__func__", None) is torch.nn.Module._call_impl:
+            return made  # Module.compile(): the module hook sees its calls
         return observed_function(recorder, model, made)
 
     torch.compile = compile
@@ -47,11 +49,11 @@ def observed_function(recorder, original, made):
     def outer(*args, **kwargs):
         if compiling() or inside.state or recorder.in_backward or recorder.dead:
             return made(*args, **kwargs)
-        before = guard(recorder, "compiled", versions, recorder)
         has_data = any(True for _ in describe.tensors_in((args, kwargs), ""))
         train = has_data and is_training_call(recorder, original)
         if train:
             begin_training_call(recorder, recorder.root(original))
+        before = guard(recorder, "compiled", versions, recorder)
         for optimizer in owned:
             if not has_data:  # a compiled step(): its gradients are there now
                 guard(recorder, "compiled", optimizer_begins, recorder, optimizer)
@@ -84,7 +86,11 @@ def versions(recorder):
 
 
 def version(optimizer):
-    return optimizer.param_groups[0]["params"][0]._version
+    """What changes with every step: fused kernels bump only the step counters' versions."""
+    parameter = optimizer.param_groups[0]["params"][0]
+    state = optimizer.state.get(parameter) if parameter in optimizer.state else None
+    count = state.get("step") if isinstance(state, dict) else None
+    return parameter._version, getattr(count, "_version", None)
 
 
 def stepped_unseen(recorder, before, owned, has_data):

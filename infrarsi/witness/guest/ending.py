@@ -68,6 +68,8 @@ def forked(recorder):
     """In a forked child: let go of the parent's socket, and open anew only if this one trains."""
     if recorder.channel is not None:
         recorder.channel.abandon()
+    if recorder.writes is not None:
+        recorder.writes.roots = None
     recorder.reset()
 
 

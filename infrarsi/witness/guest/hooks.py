@@ -86,6 +86,10 @@ def backward_begins(recorder, tensors):
             step.losses.append((kept, None if scale is None else recorder.values.keep(scale)))
 
 
+def backward_ends(recorder, began):
+    recorder.step.spend("bwd", CLOCK() - began)
+
+
 def optimizer_begins(recorder, optimizer):
     """Count a step of an optimizer; nested calls (wrappers) count once."""
     key = id(optimizer)
@@ -209,8 +213,7 @@ def hook_backward(recorder):
                 return engine.run_backward(*args, **kwargs)
             finally:
                 recorder.in_backward = False
-                if recorder.opened and not recorder.dead:
-                    recorder.step.spend("bwd", CLOCK() - began)
+                observe(recorder, "backward", backward_ends, recorder, began)
 
         def __getattr__(self, name):
             return getattr(engine, name)

@@ -7,7 +7,6 @@ covers accumulation, several optimizers, closures and steps taken inside backwar
 import collections
 import os
 import sys
-import threading
 import time
 import weakref
 
@@ -30,7 +29,6 @@ class Recorder(object):
 
     def __init__(self, path):
         self.path = path
-        self.lock = threading.RLock()
         self.optimizers = weakref.WeakSet()  # every optimizer made in this process
         self.uninstall = []
         self.intact = []  # (name, function that says whether the hook is still in place)
@@ -75,11 +73,11 @@ class Recorder(object):
             alter.functional_dropout_off()
         if kind == "perturbed":
             alter.move_weights(self.all_parameters(root))
-        if self.writes is not None:
-            self.writes.start(self.config["roots"], self.wrote)
         if torch.cuda.is_initialized():
             observe_oom(self)
         self.channel.line("head", describe.head_line())
+        if self.writes is not None:
+            self.writes.start(self.config["roots"], self.wrote)
         self.began = CLOCK()
         self.wait_s = 0.0
         self.event = new_event()
@@ -195,7 +193,8 @@ class Recorder(object):
 
     def wrote(self, path):
         """A path outside the allowed roots was opened for writing."""
-        self.channel.line("write", {"path": path}, now=False)
+        if self.channel is not None:
+            self.channel.line("write", {"path": path}, now=False)
 
     # -- the end
 

@@ -1,4 +1,4 @@
-"""The line to the harness: chained JSON lines over a Unix stream socket that never blocks a step."""
+"""The line to the harness: chained JSON lines over a Unix socket that never blocks a step."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ class Channel(object):
         self.socket.setblocking(False)
 
     def _read_line(self):
-        """The next line from the harness, within the socket's time-out; ends at the first newline."""
+        """The next line from the harness, within the socket's time-out."""
         data = b""
         while not data.endswith(b"\n"):
             got = self.socket.recv(1)
