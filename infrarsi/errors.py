@@ -29,3 +29,7 @@ class ExternalError(UserError):
 
 def _rebuild(kind: type[UserError], what: str, where: str, fix: str) -> UserError:
     return kind(what, where=where, fix=fix)
+
+
+class Interrupted(Exception):
+    """The user asked to stop; every process of the job has ended; exit code 130."""

@@ -2,7 +2,6 @@
 
 from infrarsi.campaign.campaign import STOPPED_BY, Campaign, Start
 from infrarsi.campaign.parts import (
-    Interrupted,
     Interrupts,
     Judge,
     Measured,
@@ -19,7 +18,6 @@ from infrarsi.campaign.parts import (
 __all__ = [
     "STOPPED_BY",
     "Campaign",
-    "Interrupted",
     "Interrupts",
     "Judge",
     "Measured",

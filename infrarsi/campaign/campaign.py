@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infrarsi.campaign.execution import Desk
-from infrarsi.campaign.parts import Interrupted, Judge, Parts, Prepared
+from infrarsi.campaign.parts import Judge, Parts, Prepared
 from infrarsi.campaign.reference import FULL_PLAN, SHORT_PLAN, measure_reference
 from infrarsi.campaign.search import SearchSession
 from infrarsi.campaign.verification import Verification
@@ -177,4 +177,4 @@ class Campaign:
         self._journal.append("interrupted", stage=stage)
 
 
-__all__ = ["STOPPED_BY", "Campaign", "Interrupted", "Start"]
+__all__ = ["STOPPED_BY", "Campaign", "Start"]

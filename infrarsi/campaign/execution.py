@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 
-from infrarsi.campaign.parts import Interrupted, Measured, Parts, Refused
+from infrarsi.campaign.parts import Measured, Parts, Refused
 from infrarsi.contract import (
     Candidate,
     ExecutionRequest,
@@ -15,7 +15,7 @@ from infrarsi.contract import (
     RunKind,
     SnapshotRef,
 )
-from infrarsi.errors import ExternalError
+from infrarsi.errors import ExternalError, Interrupted
 from infrarsi.ports import Bench
 from infrarsi.runs import Journal, RunDirectory, write_atomically
 

@@ -176,10 +176,6 @@ class Parts:
     say: Callable[[str, bool], None]
 
 
-class Interrupted(Exception):
-    """The user asked to stop outside the search; exit code 130."""
-
-
 @dataclass(frozen=True)
 class Flight:
     """A proposal under way."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infrarsi.campaign.execution import Desk
-from infrarsi.campaign.parts import Interrupted, Judge, PairTimes, Refused, Standing
+from infrarsi.campaign.parts import Judge, PairTimes, Refused, Standing
 from infrarsi.contract import (
     CHECKS,
     Candidate,
@@ -18,6 +18,7 @@ from infrarsi.contract import (
     Status,
     Verdict,
 )
+from infrarsi.errors import Interrupted
 from infrarsi.ports import Bench
 from infrarsi.runs import Pair, RunState
 

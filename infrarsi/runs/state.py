@@ -98,7 +98,8 @@ class RunState:
         state = cls()
         for event in events:
             state.first_t = state.first_t or float(event.get("t", 0.0))
-            state.last_t = float(event.get("t", 0.0))
+            if event["event"] != "applied":
+                state.last_t = float(event.get("t", 0.0))
             handler = _HANDLERS.get(event["event"])
             if handler is not None:
                 handler(state, event)

@@ -1,0 +1,23 @@
+"""`infrarsi apply`: show or write a run's verified change."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infrarsi.cli import options as o
+
+
+def apply(
+    run: o.RunDir = None,
+    write: Annotated[bool, typer.Option("--write", help="Write the change.")] = False,
+    branch: o.Branch = None,
+    out: o.Out = None,
+) -> None:
+    """Show the change that a run verified; `--write` writes it into your files."""
+    from infrarsi.cli.adoption import adopt
+    from infrarsi.cli.console import Console
+    from infrarsi.runs import DEFAULT_ROOT, RunDirectory
+
+    folder = RunDirectory.open(run) if run else RunDirectory.newest(out or Path(DEFAULT_ROOT))
+    adopt(folder, Console(verbose=True), yes=write, asks=False, dry_run=not write, branch=branch)

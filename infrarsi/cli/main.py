@@ -1,0 +1,81 @@
+"""The `infrarsi` command: dispatch, and the one place where exceptions become text."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from infrarsi import __version__
+from infrarsi.cli import apply, doctor, finish, init, optimize, report, run
+from infrarsi.errors import ExternalError, Interrupted, UserError
+
+app = typer.Typer(
+    name="infrarsi",
+    help="Makes an existing training job faster and proves that it is still the same job.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+COMMANDS = ("optimize", "init", "doctor", "run", "report", "apply", "finish")
+app.command("optimize")(optimize.optimize)
+app.command("init")(init.init)
+app.command("doctor")(doctor.doctor)
+app.command("run")(run.run)
+app.command("report")(report.report)
+app.command("apply")(apply.apply)
+app.command("finish")(finish.finish)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"infrarsi {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Makes an existing training job faster and proves that it is still the same job."""
+
+
+def with_shorthand(arguments: list[str]) -> list[str]:
+    """`infrarsi ./train.sh ...` means `infrarsi optimize ./train.sh ...`."""
+    if not arguments or arguments[0] in COMMANDS or arguments[0].startswith("-"):
+        return arguments
+    first = arguments[0]
+    if os.path.exists(first) or "/" in first or first.endswith((".sh", ".py", ".yaml")):
+        return ["optimize", *arguments]
+    return arguments
+
+
+def render(error: UserError) -> str:
+    """An error for a person: place, fact, one thing to do."""
+    head = f"{error.where}: {error.what}" if error.where else error.what
+    return f"infrarsi: {head}" + (f"\n  fix: {error.fix}" if error.fix else "")
+
+
+def main() -> None:
+    """Run the command line; exit codes 0, 1 (a bug), 2 (the user's), 3 (the world), 130."""
+    sys.argv[1:] = with_shorthand(sys.argv[1:])
+    try:
+        app()
+    except ExternalError as error:
+        _end(render(error), 3)
+    except UserError as error:
+        _end(render(error), 2)
+    except (Interrupted, KeyboardInterrupt):
+        _end("infrarsi: interrupted; every process of the job has been stopped", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+def _end(text: str, code: int) -> None:
+    sys.stdout.flush()
+    print(text, file=sys.stderr, flush=True)
+    sys.exit(code)

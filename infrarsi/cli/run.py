@@ -1,0 +1,55 @@
+"""`infrarsi run`: search and verify with an existing infrarsi.yaml."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infrarsi.cli import options as o
+
+
+def run(
+    target: o.Target = Path(),
+    llm: o.Llm = None,
+    screens: o.Screens = None,
+    max_wallclock: o.WallClock = None,
+    gpu_hours: o.GpuHours = None,
+    target_speedup: o.TargetSpeedup = None,
+    tolerance: o.Tolerance = None,
+    searcher: o.Searcher = None,
+    seed: o.Seed = None,
+    on_interrupt: o.Interrupt = o.OnInterrupt.VERIFY,
+    no_doctor: o.NoDoctor = False,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="Continue this run; its spending counts.")
+    ] = None,
+    out: o.Out = None,
+    ray_address: o.RayAddress = None,
+    verbose: o.Verbose = False,
+) -> None:
+    """Reference, search and verification; nothing of yours is changed."""
+    from infrarsi.cli.console import Console
+    from infrarsi.cli.drafting import load_job
+    from infrarsi.cli.workflow import conduct, opened, summary
+    from infrarsi.runs import RunDirectory
+
+    console = Console(verbose=verbose)
+    resumed = RunDirectory.open(resume) if resume else None
+    job = load_job(target)
+    preferences = o.Preferences(
+        llm,
+        screens,
+        o.hours(max_wallclock),
+        gpu_hours,
+        target_speedup,
+        tolerance,
+        searcher,
+        seed,
+        ray_address,
+    )
+    with opened(job, preferences, console, out=out, resume=resumed) as open_:
+        conduct(open_, on_interrupt=on_interrupt, full_doctor=not no_doctor)
+        console.say(summary(open_.state))
+        console.say(f"Report: {open_.run.report}")
+        if open_.state.promoted_id:
+            console.say("Show the change with `infrarsi apply`, write it with `--write`.")
