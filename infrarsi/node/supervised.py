@@ -17,9 +17,10 @@ PROGRAM = Path(__file__).with_name("supervise.py")
 class Ended:
     """How a supervised command ended.
 
-    `exit_code` is None if it never came; `by_itself` if nobody asked it to; `seconds` its duration. `killed` names processes that had
-    to be killed, `survived` those that could not be, `segments_left` shared-memory segments that
-    appeared meanwhile and may be someone else's. `lost` is set if the supervisor itself died.
+    `exit_code` is None if it never came; `by_itself` if nobody asked it to end; `seconds` its
+    duration. `killed` names processes that had to be killed, `survived` those that could not be,
+    `segments_left` shared-memory segments that appeared meanwhile and may be someone else's.
+    `lost` is set if the supervisor itself died.
     """
 
     exit_code: int | None
