@@ -9,7 +9,7 @@ def report(run: RunDir = None, out: Out = None) -> None:
     """Print the report of a run: verdicts, the recommended change, what it cost."""
     from infrarsi.errors import UserError
 
-    folder = run or _newest((out or Path(".infrarsi") / "runs"))
+    folder = run or _newest(out or Path(".infrarsi") / "runs")
     path = folder / "REPORT.md"
     if not path.is_file():
         raise UserError(

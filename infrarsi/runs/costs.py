@@ -7,12 +7,14 @@ from statistics import median
 from infrarsi.contract import Outcome, Purpose
 from infrarsi.runs.state import RunState
 
+_WELL = (Outcome.OK, Outcome.STOPPED)  # one stopped early taught what it was to teach
+
 
 @dataclass(frozen=True)
 class Costs:
     """Charged time in device-hours (seconds times devices; a node without a GPU is one device).
 
-    `failed_h` is the part of the search whose trials did not end well. `overhead_per_trial_s` is
+    `failed_h` is the part of the search whose trials failed. `overhead_per_trial_s` is
     the median time from the end of one search trial's command to the start of the next one's, None
     below two trials.
     """
@@ -36,7 +38,7 @@ def costs_of(state: RunState) -> Costs:
         use = str(execution.purpose)
         if execution.outcome is Outcome.INFRA:
             continue
-        if execution.purpose is Purpose.SEARCH and execution.outcome is not Outcome.OK:
+        if execution.purpose is Purpose.SEARCH and execution.outcome not in _WELL:
             use = "failed"
         hours[use] += execution.device_s / 3600
     return Costs(
