@@ -79,6 +79,16 @@ class Source:
             start, end = (len(self._bytes[:at].decode()) for at in (start, end))
         return start, end
 
+    def outer_span(self, node: cst.BaseExpression) -> tuple[int, int]:
+        """Like `span`, with the node's own brackets where only white space is inside them."""
+        start, end = self.span(node)
+        for _ in node.lpar:
+            before, after = self.text[:start].rstrip(), self.text[end:].lstrip()
+            if not before.endswith("(") or not after.startswith(")"):
+                break
+            start, end = len(before) - 1, len(self.text) - len(after) + 1
+        return start, end
+
     def code(self, node: cst.CSTNode) -> str:
         """The node as it is written."""
         start, end = self.span(node)
