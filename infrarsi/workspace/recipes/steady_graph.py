@@ -116,14 +116,13 @@ def _chooses(source: Source, call: cst.Call) -> bool:
 def _conditional_backward(source: Source) -> str | None:
     """A backward that may be left out while the step is taken."""
     for call in backward_calls(source):
-        node: cst.CSTNode = source.statement(call)
-        for above in source.ancestors(node):
+        for above in source.ancestors(source.statement(call)):
             if isinstance(above, cst.FunctionDef | cst.ClassDef | cst.Lambda):
                 break
-            if isinstance(above, cst.Try | cst.ExceptHandler):
+            if isinstance(above, cst.Try) and source.enclosing(above, cst.For, cst.While):
                 return f"{source.where(call)}: the backward pass may be abandoned by an exception"
-            if not isinstance(above, cst.If | cst.Else) or _is_main(source, above):
-                continue
+            if not isinstance(above, cst.If | cst.Else) or source.method_calls("step", under=above):
+                continue  # what is left out together with the step makes no update
             if not _other_branch(source, above):
                 return f"{source.where(call)}: the backward pass is taken only sometimes"
     return None
@@ -143,10 +142,6 @@ def _other_branch(source: Source, branch: cst.If | cst.Else) -> bool:
             return False
         node = node.orelse
     return node is not None and bool(backward_calls(source, node))
-
-
-def _is_main(source: Source, branch: cst.If | cst.Else) -> bool:
-    return isinstance(branch, cst.If) and "__main__" in source.code(branch.test)
 
 
 def backward_calls(source: Source, under: cst.CSTNode | None = None) -> list[cst.Call]:
