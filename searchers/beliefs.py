@@ -96,7 +96,7 @@ class Beliefs:
         Net step time is step time plus extra one-off cost over the planned steps.
         """
         mean, sd = self._time.difference(codes, base)
-        own, _ = self._time.difference(base[None, :], self._coding.reference)
+        own = self._time.expected(base[None, :])
         penalty = self._penalty(codes, mean + own[0])
         base_penalty = self._penalty(base[None, :], own)
         return base_penalty[0] - mean - penalty, sd
@@ -111,7 +111,7 @@ class Beliefs:
 
     def cost(self, codes: Codes) -> Floats:
         """Expected duration of a trial over that of the reference."""
-        mean, _ = self._time.difference(codes, self._coding.reference)
+        mean = self._time.expected(codes)
         cost = self._evidence.cost
         seconds = cost.start_s + self._extra_s(codes) + cost.run_s * np.exp(np.minimum(mean, 5.0))
         return np.asarray(seconds / self.reference_cost_s, dtype=np.float64)
@@ -138,7 +138,7 @@ class Beliefs:
         level = [timed.log_ratio[i] for i in rows if base(timed.codes[i], self._coding.reference)]
         offset = float(np.median(level)) if level else 0.0
         unique, group = np.unique(timed.codes[rows], axis=0, return_inverse=True)
-        mean, _ = self._time.difference(unique, self._coding.reference)
+        mean = self._time.expected(unique)
         shrunk = []
         for i, codes in enumerate(unique):
             if base(codes, self._coding.reference):

@@ -13,8 +13,9 @@ from searchers.peak_memory import MemoryTrials
 from searchers.step_time import TimedTrials
 
 MAX_INFRA_REPEATS = 3
-ACCIDENT = {Outcome.USER_ERROR: 0.05, Outcome.TIMEOUT: 0.1, Outcome.NUMERIC: 0.05}
-ACCIDENT_OTHER = 0.01  # a failed check, a conflict, the compiler or a patch: almost never chance
+# Chance of such an end without a cause in the settings: chosen by judgement.
+ACCIDENT = {Outcome.USER_ERROR: 0.01, Outcome.TIMEOUT: 0.02, Outcome.NUMERIC: 0.01}
+ACCIDENT_OTHER = 0.002  # a failed check, a conflict, the compiler or a patch: almost never chance
 
 Key = tuple[tuple[str, object], ...]
 

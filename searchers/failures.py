@@ -17,8 +17,8 @@ from searchers.features import Codes, Coding, Floats
 
 # Prior probabilities of being bad: chosen by judgement, code patches riskier than flags.
 VALUE_PRIOR = {DimensionKind.KNOB: 0.02, DimensionKind.RECIPE: 0.04}
-PAIR_PRIOR = 0.001
-CLEARED = 0.02  # what is left of a suspicion after a trial ran with it
+PAIR_PRIOR = 0.003
+CLEARED = 0.005  # what is left of a suspicion after a trial ran with it
 MAX_SUSPECT_PAIRS = 400
 NUM_PASSES = 8
 
@@ -31,7 +31,7 @@ class JudgedTrial:
 
     codes: Codes
     failed: bool
-    accident: float = 0.05
+    accident: float = 0.01
 
 
 class FailurePosterior:

@@ -16,6 +16,7 @@ SLOPE_SHARE = 0.8  # part of an ordered dimension's prior variance that its valu
 PAIR_SHARE = 1 / 3  # a pair's prior sd, as a part of the smaller of its two effects
 MIN_PAIR_SD = 0.02  # pairs that can hardly matter are left out
 MAX_PAIRS = 80
+MIN_KEPT = 1000
 
 
 class Coding:
@@ -93,6 +94,7 @@ class Terms:
         variance = [belief.sd(e) ** 2 for e in effects]
         impact = [abs(m) + v**0.5 for m, v in zip(mean, variance, strict=True)]
         self._slopes: list[Floats] = []
+        self._kept: tuple[Codes, Floats] | None = None
         bases: list[tuple[int, int, float]] = []  # (dimension, column, impact of a unit)
         slope_variance: list[float] = []
         for i, dimension in enumerate(coding.dimensions):
@@ -118,7 +120,18 @@ class Terms:
         self.prior_variance: Floats = np.array(variance + slope_variance + pair_variance)
 
     def features(self, codes: Codes) -> Floats:
-        """The design matrix of the points, shape (n, P); zero in the row of the reference."""
+        """The design matrix of the points, shape (n, P); zero in the row of the reference.
+
+        The last large one is kept: an enumerated space is asked for at every proposal.
+        """
+        if self._kept is not None and self._kept[0] is codes:
+            return self._kept[1]
+        features = self._features(codes)
+        if len(codes) >= MIN_KEPT:
+            self._kept = (codes, features)
+        return features
+
+    def _features(self, codes: Codes) -> Floats:
         hot = self.coding.one_hot(codes)
         if self._slopes:
             hot = np.hstack([hot, hot @ np.array(self._slopes).T])

@@ -29,7 +29,7 @@ COST_POWER = 0.5  # between gain per trial (0) and gain per second (1): both bud
 MAX_CANDIDATES_TO_VERIFY = 3
 KEEP_GAIN = 0.003  # a setting whose believed gain is smaller is pruned
 KEEP_SDS = 0.5  # and so is one whose believed gain is smaller than this many of its deviations
-MAX_LOST = 0.01  # but never one that is believed to gain more than this
+MAX_LOST = 0.005  # but never one that is believed to gain more than this
 PRUNED_FITS = 0.9  # the pruned point fits with this probability
 FITS_SLACK = 0.1  # or with one that is at most this much below that of the unpruned one
 

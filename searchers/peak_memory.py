@@ -113,8 +113,9 @@ class _Part:
     weight: float = 1.0
 
     def log_activations(self, features: Floats) -> tuple[Floats, Floats]:
-        spread = ((features @ self.root) ** 2).sum(axis=1)
-        return features @ self.mean, np.sqrt(spread + RESIDUAL_SD**2)
+        spread = features @ self.root
+        variance = np.einsum("ij,ij->i", spread, spread)
+        return features @ self.mean, np.sqrt(variance + RESIDUAL_SD**2)
 
     def log_room(self, limit: float) -> float:
         return float(np.log(max(limit - self.static, SMALLEST_SHARE * self.scale) / self.scale))

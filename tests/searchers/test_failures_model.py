@@ -1,0 +1,68 @@
+"""The failure model: who is suspect, who is cleared."""
+
+import numpy as np
+import pytest
+from simulated_jobs import simple_space
+
+from infrarsi.contract import Effect
+from searchers.failures import FailureModel, JudgedTrial
+from searchers.features import Coding
+
+CODING = Coding(simple_space([[Effect()] for _ in range(6)]))
+
+
+def trial(settings: str, *, failed: bool) -> JudgedTrial:
+    return JudgedTrial(np.array([int(c) for c in settings]), failed, accident=0.002)
+
+
+def runs(trials: list[JudgedTrial], settings: str) -> float:
+    posterior = FailureModel(CODING).fit(trials)
+    return float(posterior.runs(np.array([[int(c) for c in settings]]))[0])
+
+
+def test_the_reference_always_runs() -> None:
+    assert runs([trial("111111", failed=True)], "000000") == 1.0
+
+
+def test_a_value_whose_only_appearance_failed_is_suspect() -> None:
+    assert runs([trial("100000", failed=True)], "100000") < 0.4
+    assert runs([trial("100000", failed=True)], "010000") > 0.9
+
+
+def test_fewer_suspects_are_the_more_suspect() -> None:
+    wide = runs([trial("111111", failed=True)], "100000")
+    narrow = runs([trial("110000", failed=True)], "100000")
+    assert narrow < wide < 0.95
+
+
+def test_a_value_that_ran_is_cleared_and_the_blame_moves_on() -> None:
+    history = [trial("111000", failed=True), trial("110000", failed=False)]
+    assert runs(history, "110000") > 0.95
+    assert runs(history, "100000") > 0.95
+    assert runs(history, "001000") < 0.5
+
+
+def test_several_failures_point_at_what_they_share() -> None:
+    history = [trial("110001", failed=True), trial("101010", failed=True)]
+    posterior = FailureModel(CODING).fit(history)
+    assert posterior.value_bad[0] > 3 * posterior.value_bad[1:].max()
+
+
+def test_two_values_that_run_alone_but_not_together_are_a_conflict() -> None:
+    history = [
+        trial("100000", failed=False),
+        trial("010000", failed=False),
+        trial("110000", failed=True),
+    ]
+    assert runs(history, "100000") > 0.95
+    assert runs(history, "010100") > 0.9
+    assert runs(history, "110100") < 0.7
+
+
+def test_the_order_of_trials_does_not_matter() -> None:
+    history = [
+        trial("111000", failed=True),
+        trial("110000", failed=False),
+        trial("011100", failed=True),
+    ]
+    assert runs(history, "001000") == pytest.approx(runs(history[::-1], "001000"), abs=0.05)
