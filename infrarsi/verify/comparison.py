@@ -1,0 +1,111 @@
+"""What every check gets: a run, the reference run of its kind, and what both were asked to do."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from infrarsi.contract import CheckResult, ExecutionResult, Project, RunKind, Status
+from infrarsi.verify.evidence import Evidence
+from infrarsi.verify.joined import Joined, Update, join
+from infrarsi.verify.numerics import LOSS_FLOOR, losses, precision, relative_losses
+
+_MODULUS = 2**64
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One run against the reference.
+
+    `reference_result` is of the same kind where there is one (`same_kind`), else a timed run: work
+    and data are comparable across kinds, losses and times are not.
+    """
+
+    evidence: Evidence
+    result: ExecutionResult
+    project: Project
+
+    @property
+    def same_kind(self) -> bool:
+        """Whether the reference was run in the same kind of run."""
+        return self.evidence.like(self.result.kind) is not None
+
+    @property
+    def reference_result(self) -> ExecutionResult:
+        """The reference run to compare with."""
+        return self.evidence.like(self.result.kind) or self.evidence.timed[0]
+
+    @cached_property
+    def reference(self) -> Joined:
+        """That run, joined over ranks."""
+        return join(self.reference_result)
+
+    @cached_property
+    def candidate(self) -> Joined:
+        """The judged run, joined over ranks."""
+        return join(self.result)
+
+    @cached_property
+    def updates(self) -> tuple[tuple[Update, Update], ...]:
+        """(reference, candidate) for each update that both made."""
+        theirs = self.candidate.by_index
+        return tuple((u, theirs[u.index]) for u in self.reference.updates if u.index in theirs)
+
+    @cached_property
+    def close_updates(self) -> tuple[tuple[Update, Update], ...]:
+        """Those of them that both looked at closely."""
+        return tuple((a, b) for a, b in self.updates if a.digests and b.digests)
+
+    @cached_property
+    def per_forward_inputs(self) -> frozenset[str]:
+        """Inputs without a batch dimension: the same tensor at every forward (masks, positions).
+
+        Their counts and digests grow with the number of forwards, so another micro-batch changes
+        them honestly. Told by content: over every shared close look the two digests are the same
+        multiple of the number of forwards, and one shape alone ever came. Real batches differ from
+        each other and never pass. Never all inputs, and none where nothing was looked at closely.
+        """
+        if not self.close_updates:
+            return frozenset()
+        names = set(self.reference.updates[0].elements)
+        found = {name for name in names if all(_repeats(a, b, name) for a, b in self.close_updates)}
+        return frozenset(found) if found != names else frozenset()
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether random masks were active: then kernels that draw differently differ honestly.
+
+        Audit runs switch dropout off. So it was active in a timed run of the reference if its
+        first loss, from the same weights and the same data, is not the audit run's.
+        """
+        audit = self.evidence.audit_run
+        if self.result.kind is not RunKind.TIMED or audit is None:
+            return False
+        first = relative_losses(losses(audit), losses(self.evidence.timed_runs[0])).get(0, 0.0)
+        return first > LOSS_FLOOR[precision(self.evidence.timed)]
+
+
+def _repeats(ours: Update, theirs: Update, name: str) -> bool:
+    """Whether both runs fed one fixed tensor under this name, at another number of forwards."""
+    shapes = set(ours.shapes.get(name, {})) | set(theirs.shapes.get(name, {}))
+    if ours.forwards == theirs.forwards or len(shapes) != 1:
+        return False
+    a, b = ours.digests.get(name), theirs.digests.get(name)
+    if a is None or b is None:
+        return False
+    return all(
+        (x * theirs.forwards - y * ours.forwards) % _MODULUS == 0 for x, y in zip(a, b, strict=True)
+    )
+
+
+def passed(check: str, reason: str) -> CheckResult:
+    """The check holds; `reason` has the figures."""
+    return CheckResult(check, Status.PASSED, reason)
+
+
+def failed(check: str, reason: str) -> CheckResult:
+    """The check does not hold; `reason` has place, value found and value allowed."""
+    return CheckResult(check, Status.FAILED, reason)
+
+
+def uncovered(check: str, reason: str) -> CheckResult:
+    """The check cannot be judged; `reason` says why."""
+    return CheckResult(check, Status.NOT_COVERED, reason)

@@ -1,0 +1,29 @@
+"""The files that the contract freezes have the same SHA-256 before and after the run.
+
+Why: what decides whether a job is right (data, evaluation, configuration of the loss) must not be
+among what the search may change. Locking such files is the one counter-measure against edited
+evaluators that worked without fail where it was measured (facts/hacks.md S30).
+
+The node compares the digests in the execution's own copy of the project, before the command starts
+and after it ended, so that a job that rewrites a frozen file while it runs, or restores it at the
+end, shows as well as one that was patched. A file that is missing counts as changed.
+
+Not covered where the contract names no frozen file: the check would pass whatever happened.
+"""
+
+from infrarsi.contract import CheckResult
+from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
+
+CHECK = "frozen_files"
+
+
+def judge(comparison: Comparison) -> CheckResult:
+    """Whether all frozen files are as the contract has them."""
+    frozen = comparison.project.frozen
+    changed = comparison.result.frozen_changed
+    if changed:
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        return failed(CHECK, f"`{changed[0]}`{more} differs from the digest in the contract")
+    if not frozen:
+        return uncovered(CHECK, "the contract names no frozen file (`frozen:` in infrarsi.yaml)")
+    return passed(CHECK, f"{len(frozen)} files with the digests of the contract, before and after")

@@ -1,0 +1,133 @@
+"""The same optimizer updates were made, and the weights took the reference's path.
+
+Why: a step that is skipped, an update that is clipped away, layers that no longer train, and a
+gradient that is no longer reduced over ranks all save time and leave the loss of forty steps nearly
+as it was (facts/hacks.md T2, T3, T4, T12, T16, T17). What they cannot leave as it was is the path
+of the weights. It was the strongest single signal of all that were tried (facts/witness.md).
+
+What is asked for, of the updates that both runs made:
+
+- as many updates as in the reference;
+- in each, every optimizer stepped as often as in the reference, and a backward ran before it. An
+  optimizer is known by its place, since fused and wrapped ones have other names;
+- a gradient scaler skipped no step that the reference did not skip;
+- learning rates as in the reference, where they were seen (until `same_model` takes over all
+  hyper-parameters);
+- the sampled weights within the band of `numerics.weight_path`: distance from the reference's
+  weights over the distance that they have travelled. The band is calibrated on a run of the
+  reference whose weights start one unit in the last place away.
+
+In timed runs weights are sampled on close looks only, so a path has few points; in the audit run
+it has all. With dropout active (a timed run) another kernel draws other masks, and the paths part
+honestly: then the lengths of the two paths must agree within a quarter, and the audit run, where
+dropout is off, judges the rest.
+
+Weights that are laid out otherwise (another sharding) have other samples, and cannot be compared;
+the check then fails if the reference had them, since a signal that vanishes may not pass.
+"""
+
+import numpy as np
+
+from infrarsi.contract import CheckResult, RunKind
+from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
+from infrarsi.verify.joined import Update
+from infrarsi.verify.numerics import path_lengths, weight_path, weight_steps
+
+CHECK = "optimizer_steps"
+_RATE_TOLERANCE = 1e-6  # relative; rates are set, not computed from data
+_LENGTH_RATIO = 1.25
+
+
+def judge(comparison: Comparison) -> CheckResult:
+    """Whether the same updates were made to the weights."""
+    ours, theirs = comparison.reference, comparison.candidate
+    if not theirs.updates:
+        return failed(CHECK, "no optimizer step was seen")
+    if len(ours.updates) != len(theirs.updates):
+        return failed(
+            CHECK, f"{len(theirs.updates)} optimizer steps, the reference made {len(ours.updates)}"
+        )
+    for a, b in comparison.updates:
+        difference = _difference(a, b)
+        if difference:
+            return failed(CHECK, f"step {a.index}: {difference}")
+    return _weights(comparison)
+
+
+def _difference(ours: Update, theirs: Update) -> str:
+    calls, other = sorted(ours.calls.values()), sorted(theirs.calls.values())
+    if calls != other:
+        return f"optimizers stepped {other} times, in the reference {calls}"
+    if ours.backwards and not theirs.backwards:
+        return "the update came without a backward"
+    if theirs.skipped > ours.skipped:
+        return f"{theirs.skipped} optimizer steps were skipped, in the reference {ours.skipped}"
+    if ours.learning_rates and not _same_rates(ours.learning_rates, theirs.learning_rates):
+        return (
+            f"learning rates {_text(theirs.learning_rates)}, "
+            f"in the reference {_text(ours.learning_rates)}"
+        )
+    return ""
+
+
+def _same_rates(ours: tuple[float, ...], theirs: tuple[float, ...]) -> bool:
+    """As sets: a patch may split or merge parameter groups of one rate."""
+    a, b = sorted(set(ours)), sorted(set(theirs))
+    return len(a) == len(b) and bool(np.allclose(a, b, rtol=_RATE_TOLERANCE, atol=0.0))
+
+
+def _text(rates: tuple[float, ...]) -> str:
+    return "none" if not rates else ", ".join(f"{rate:.6g}" for rate in sorted(set(rates)))
+
+
+def _weights(comparison: Comparison) -> CheckResult:
+    ours, theirs = comparison.reference, comparison.candidate
+    made = f"{len(theirs.updates)} optimizer steps, none skipped beyond the reference's"
+    if not any(update.weights for update in ours.updates):
+        return uncovered(CHECK, made + ", but no weight was sampled in the reference")
+    if not comparison.same_kind:
+        return uncovered(CHECK, made + "; no reference run of this kind has weights to compare")
+    shared = set(weight_steps(ours, theirs))
+    lost = [u.index for u in ours.updates if u.weights and u.index not in shared]
+    if lost:
+        found = len(theirs.by_index[lost[0]].weights)
+        wanted = len(ours.by_index[lost[0]].weights)
+        return failed(CHECK, f"step {lost[0]}: {found} sampled weights, the reference has {wanted}")
+    bitwise = "bitwise" in (
+        comparison.project.invariants.numerics,
+        comparison.project.verify.numerics,
+    )
+    if bitwise and not comparison.has_dropout:
+        return _equal(comparison, made)
+    if comparison.has_dropout:
+        return _lengths(comparison, made)
+    kind = comparison.result.kind
+    deviation = weight_path(comparison.evidence, kind, ours, theirs)
+    if deviation is None:
+        return uncovered(CHECK, made + ", but weights were sampled fewer than twice")
+    where = f"step {deviation.step}: the weights are off by {deviation.found:.2g} {deviation.what}"
+    if deviation.ratio > 1.0:
+        return failed(CHECK, f"{where}, {deviation.allowed:.2g} is allowed")
+    run = "audit" if kind is not RunKind.TIMED else "timed"
+    return passed(CHECK, f"{made}; {run} run, worst {where} of {deviation.allowed:.2g} allowed")
+
+
+def _equal(comparison: Comparison, made: str) -> CheckResult:
+    for ours, theirs in comparison.updates:
+        if ours.weights != theirs.weights:
+            return failed(CHECK, f"step {ours.index}: sampled weights are not bitwise the same")
+    return passed(CHECK, f"{made}; sampled weights bitwise the same")
+
+
+def _lengths(comparison: Comparison, made: str) -> CheckResult:
+    lengths = path_lengths(comparison.reference, comparison.candidate)
+    if lengths is None:
+        return uncovered(CHECK, made + ", but weights were sampled fewer than twice")
+    ours, theirs = lengths
+    if not ours / _LENGTH_RATIO <= theirs <= ours * _LENGTH_RATIO:
+        return failed(
+            CHECK,
+            f"the weights travelled {theirs:.3g}, in the reference {ours:.3g} "
+            f"(a factor of {_LENGTH_RATIO} is allowed with dropout active)",
+        )
+    return passed(CHECK, f"{made}; dropout is active: the weights travelled {theirs / ours:.3f} x")

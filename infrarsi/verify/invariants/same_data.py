@@ -1,0 +1,104 @@
+"""Each update consumes the very same samples as in the reference.
+
+Why: cached batches, a mock batch, one shard again and again, and rows that were cut or zeroed all
+keep every count right (facts/hacks.md T5, T19, T24, C20). Digests of what the model was really
+called with do not.
+
+A digest is two sums mod 2^64, of a hash of each row and of a hash of each element. Sums are free of
+order, so they add up over micro-batches and ranks: the same rows under another micro-batch, another
+number of ranks or another order within the update give the same digest. They are compared for each
+update that both runs looked at closely. In timed runs those updates are chosen by a secret key, the
+same for both, so that they coincide and the job cannot know them; in an audit run they are all of
+them. Names of inputs take no part, as in `same_workload`.
+
+A run whose updates hold the same rows as the reference's over the whole window, but in another
+order across updates, fails too, and says so: order across updates is a knob that has to be proven
+on its own (DESIGN section 6, Kinds of run).
+
+Not covered where the reference has no digests, or does not read the same data twice: then nothing
+can be said about anyone else's data, and a fixed seed would cover it.
+"""
+
+from infrarsi.contract import CheckResult
+from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
+from infrarsi.verify.joined import Joined, Update
+
+CHECK = "same_data"
+_MODULUS = 2**64
+
+
+def judge(comparison: Comparison) -> CheckResult:
+    """Whether the same samples were consumed."""
+    if not any(update.digests for update in comparison.reference.updates):
+        return uncovered(CHECK, "no update of the reference was looked at closely")
+    unlike = reference_disagrees(comparison)
+    if unlike is not None:
+        return uncovered(
+            CHECK, f"the reference itself reads other data in each run (step {unlike}); fix a seed"
+        )
+    if not comparison.candidate.updates:
+        return uncovered(CHECK, "the run recorded no update")
+    if not comparison.close_updates:
+        return failed(CHECK, "no update was looked at closely in both runs, so no batch is proven")
+    lost = [
+        update.index
+        for update in comparison.reference.updates
+        if update.digests
+        and comparison.same_kind
+        and update.index in comparison.candidate.by_index
+        and not comparison.candidate.by_index[update.index].digests
+    ]
+    if lost:
+        return failed(CHECK, f"step {lost[0]}: its batch has no digest, the reference's has")
+    left_out = comparison.per_forward_inputs
+    other = [
+        ours.index
+        for ours, theirs in comparison.close_updates
+        if _bag(ours, left_out) != _bag(theirs, left_out)
+    ]
+    if not other:
+        count = len(comparison.close_updates)
+        return passed(CHECK, f"the same samples in all {count} updates that were looked at closely")
+    return failed(CHECK, _located(comparison, other, left_out))
+
+
+def _located(comparison: Comparison, other: list[int], left_out: frozenset[str]) -> str:
+    looked = len(comparison.close_updates)
+    text = f"step {other[0]}: other samples than in the reference ({len(other)} of {looked} updates"
+    ours, theirs = (
+        _total([pair[side] for pair in comparison.close_updates], left_out) for side in (0, 1)
+    )
+    if ours == theirs:
+        return text + "; the same samples in all, in another order across updates)"
+    theirs_at = comparison.candidate.by_index[other[0]]
+    again = [
+        b.index
+        for _, b in comparison.close_updates
+        if b.index != other[0] and b.digests == theirs_at.digests
+    ]
+    return text + (f"; the batch of step {again[0]} again)" if again else ")")
+
+
+def reference_disagrees(comparison: Comparison) -> int | None:
+    """The first step at which two runs of the reference consumed different samples, if any."""
+    runs: list[Joined] = [*comparison.evidence.timed_runs]
+    runs += [r for r in (comparison.evidence.audit_run, comparison.evidence.perturbed_run) if r]
+    for run in runs[1:]:
+        for update in runs[0].updates:
+            other = run.by_index.get(update.index)
+            if other and update.digests and other.digests and _bag(update) != _bag(other):
+                return update.index
+    return None
+
+
+def _bag(update: Update, left_out: frozenset[str] = frozenset()) -> list[tuple[int, int]]:
+    return sorted(digest for name, digest in update.digests.items() if name not in left_out)
+
+
+def _total(updates: list[Update], left_out: frozenset[str]) -> list[int]:
+    sums: dict[str, int] = {}
+    for update in updates:
+        for name, (rows, _) in update.digests.items():
+            if name not in left_out:
+                sums[name] = (sums.get(name, 0) + rows) % _MODULUS
+    return sorted(sums.values())

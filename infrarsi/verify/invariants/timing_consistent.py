@@ -1,0 +1,131 @@
+"""Three clocks tell the same story, and no time was moved out of sight.
+
+Why: step times are the score, so they are what is forged: a patched `time.perf_counter` or
+`cuda.synchronize`, printed step times, work moved into a step that the median does not see, or into
+evaluation, logging and collection between steps (facts/hacks.md H1, H4, H7, T9, T10, T11, T22).
+Speed is read off the harness's clock in another process; here the rest is held against it.
+
+- *Clocks.* For each rank, the offset between the arrival of each boundary at the harness and the
+  same boundary on the job's own clock may not drift over the window: the medians of its first and
+  last thirds agree within 1 % of the window plus 20 ms. Medians, because a busy harness receives
+  single lines late. A clock patched to run slow, or to stand still during evaluation, drifts.
+- *Events.* Where CUDA events were recorded, their sum over the window agrees with the harness's
+  within 5 % plus 50 ms: the host may run ahead of the device, but not by a share of the window.
+- *Hidden time.* Recurring time beyond the median, per step, in seconds, may not exceed the largest
+  that the reference's runs have by more than 3 % of the reference's step time plus three standard
+  errors of the mean. The single slowest step is left out of this (any process is interrupted now
+  and then); with it, the limit is a quarter of a step's time. What is moved from most steps into a
+  few, or out of the steps altogether, turns up here, since the durations add up to the window. In
+  promotion the net speed-up counts the mean of all steps, over many runs.
+- *Problems.* Whatever the witness noted about a replaced clock or hook is a failure.
+
+Steps that were looked at closely are left out, as in the measurement. Audit runs are never timed:
+their clocks are compared, their durations are not. One-off time (start, compile, warm-up) is
+measured apart and charged to the planned run; it takes no part here.
+"""
+
+import math
+
+import numpy as np
+
+from infrarsi.contract import CheckResult, RankRecord, RunKind
+from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
+from infrarsi.verify.measurement import Measurement, measure
+
+CHECK = "timing_consistent"
+_CLOCK_SHARE, _CLOCK_S = 0.01, 0.02
+_EVENT_SHARE, _EVENT_S = 0.05, 0.05
+_HIDDEN_SHARE, _HIDDEN_WITH_WORST = 0.03, 0.25
+_TAMPER_WORDS = ("clock", "tamper", "replaced", "patched")
+
+
+def judge(comparison: Comparison) -> CheckResult:
+    """Whether the clocks agree and no recurring time was hidden."""
+    result = comparison.result
+    for rank in result.ranks:
+        for problem in rank.problems:
+            known = any(problem.split(" (")[0] in p for p in _known_problems(comparison))
+            if not known and any(word in problem.lower() for word in _TAMPER_WORDS):
+                return failed(CHECK, f"rank {rank.rank}: {problem}")
+    if len(comparison.candidate.updates) < 3:
+        return uncovered(CHECK, "fewer than three updates were recorded")
+    for rank in result.ranks:
+        difference = _clock_drift(rank) or _event_difference(rank)
+        if difference:
+            return failed(CHECK, f"rank {rank.rank}: {difference}")
+    if result.kind is not RunKind.TIMED:
+        return passed(CHECK, "the clocks agree; an audit run is not timed")
+    return _hidden(comparison)
+
+
+def _known_problems(comparison: Comparison) -> list[str]:
+    runs = (*comparison.evidence.timed, comparison.reference_result)
+    return [problem for run in runs for rank in run.ranks for problem in rank.problems]
+
+
+def _clock_drift(rank: RankRecord) -> str:
+    harness = np.asarray([step.harness_s for step in rank.steps])
+    own = np.asarray([step.witness_s for step in rank.steps])
+    if np.any(np.diff(harness) < 0) or np.any(np.diff(own) < 0):
+        return "a clock went backwards"
+    offsets = harness - own
+    third = max(1, len(offsets) // 3)
+    drift = float(np.median(offsets[-third:]) - np.median(offsets[:third]))
+    window = float(harness[-1] - harness[0])
+    allowed = _CLOCK_SHARE * window + _CLOCK_S
+    if abs(drift) > allowed:
+        return (
+            f"the job's clock drifts by {drift:+.3f} s against the harness's over a window of "
+            f"{window:.3f} s ({allowed:.3f} s is allowed)"
+        )
+    return ""
+
+
+def _event_difference(rank: RankRecord) -> str:
+    pairs = [
+        (after.event_s, after.harness_s - before.harness_s)
+        for before, after in zip(rank.steps, rank.steps[1:], strict=False)
+        if after.event_s is not None
+    ]
+    if len(pairs) < 3:
+        return ""
+    events, harness = math.fsum(e for e, _ in pairs), math.fsum(h for _, h in pairs)
+    allowed = _EVENT_SHARE * harness + _EVENT_S
+    if abs(events - harness) > allowed:
+        return (
+            f"CUDA events add up to {events:.3f} s, the harness's clock to {harness:.3f} s "
+            f"({allowed:.3f} s apart is allowed)"
+        )
+    return ""
+
+
+def _hidden(comparison: Comparison) -> CheckResult:
+    ours, theirs = comparison.evidence.measurements, measure(comparison.result)
+    if not ours or theirs is None:
+        return uncovered(CHECK, "no step has a duration")
+    step = comparison.evidence.step_time_s
+    found, whole = _tail(theirs, drop_worst=True), _tail(theirs, drop_worst=False)
+    known = max(_tail(m, drop_worst=True) for m in ours)
+    known_whole = max(_tail(m, drop_worst=False) for m in ours)
+    error = 3.0 * theirs.steady.spread_log_sd * step / math.sqrt(theirs.steady.count)
+    allowed = max(known, 0.0) + _HIDDEN_SHARE * step + error
+    allowed_whole = max(known_whole, 0.0) + _HIDDEN_WITH_WORST * step + error
+    for value, limit in ((found, allowed), (whole, allowed_whole)):
+        if value > limit:
+            return failed(
+                CHECK,
+                f"{1e3 * value:.2f} ms a step lie beyond the median step, "
+                f"{1e3 * limit:.2f} ms are allowed by the reference's {1e3 * known:.2f} ms",
+            )
+    return passed(
+        CHECK,
+        f"the clocks agree; {1e3 * found:.2f} ms a step beyond the median, "
+        f"{1e3 * allowed:.2f} ms are allowed",
+    )
+
+
+def _tail(measurement: Measurement, *, drop_worst: bool) -> float:
+    """Mean steady duration less the median, in seconds; the slowest step left out if asked."""
+    steady = sorted(s for index, s in measurement.durations if index >= measurement.first_steady)
+    kept = steady[:-1] if drop_worst and len(steady) > 2 else steady
+    return math.fsum(kept) / len(kept) - measurement.step_time_s

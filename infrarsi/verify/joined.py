@@ -1,0 +1,130 @@
+"""One run as all its ranks did it together: what each optimizer update consumed and left behind.
+
+Ranks and micro-batches are how a job is laid out, not what it does, so counts and digests are
+added over both, and everything that is compared later is compared per update.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from infrarsi.contract import ExecutionResult, RankRecord, StepRecord
+
+_MODULUS = 2**64
+
+
+@dataclass(frozen=True)
+class Update:
+    """One optimizer update, summed over ranks and micro-batches.
+
+    `end_s` is when the slowest rank had ended it, on the harness's clock. `loss` is the mean over
+    the ranks that have one. `shapes`: for each input name, how often each full shape came.
+    `digests` are empty unless every rank looked closely. `weights` are those of the lowest rank.
+    `calls`: how often each optimizer stepped, on the rank where it stepped most. `skipped`: steps
+    that a gradient scaler skipped, on the rank with most.
+    """
+
+    index: int
+    close_look: bool
+    end_s: float
+    loss: float | None
+    forwards: int
+    backwards: int
+    samples: int
+    elements: dict[str, int]
+    shapes: dict[str, dict[tuple[int, ...], int]]
+    digests: dict[str, tuple[int, int]]
+    weights: tuple[float, ...]
+    calls: dict[str, int]
+    learning_rates: tuple[float, ...]
+    skipped: int
+    eval_calls: int
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The updates that every rank recorded, in order; `start_s` is when the first began.
+
+    `ended_by_job`: the job ended by itself, so its last update lasts to its exit and holds the
+    final evaluation and checkpoint; else the witness ended it at the last update's boundary.
+    """
+
+    updates: tuple[Update, ...]
+    start_s: float | None = None
+    ranks: int = 0
+    uneven: bool = False
+    ended_by_job: bool = False
+    by_index: dict[int, Update] = field(default_factory=dict, compare=False, repr=False)
+
+
+def join(result: ExecutionResult) -> Joined:
+    """The joined view of a result; without updates where no rank recorded one."""
+    ranks = result.ranks
+    if not ranks or not all(rank.steps for rank in ranks):
+        return Joined((), None, len(ranks), any(rank.steps for rank in ranks))
+    columns = [{step.index: step for step in rank.steps} for rank in ranks]
+    shared = sorted(set.intersection(*(set(column) for column in columns)))
+    updates = tuple(_update([column[index] for column in columns]) for index in shared)
+    uneven = any(len(column) != len(shared) for column in columns)
+    by_index = {update.index: update for update in updates}
+    by_job = not any(rank.end.get("how") == "witness" for rank in ranks)
+    return Joined(updates, _start(ranks), len(ranks), uneven, by_job, by_index)
+
+
+def _start(ranks: Sequence[RankRecord]) -> float | None:
+    """When the last rank opened its record: the start of its first update."""
+    stamps = [float(rank.head["at"]) for rank in ranks if "at" in rank.head]
+    return max(stamps) if len(stamps) == len(ranks) else None
+
+
+def _update(steps: Sequence[StepRecord]) -> Update:
+    losses = [step.loss for step in steps if step.loss is not None]
+    close = all(step.close_look for step in steps)
+    return Update(
+        index=steps[0].index,
+        close_look=any(step.close_look for step in steps),
+        end_s=max(step.harness_s for step in steps),
+        loss=math.fsum(losses) / len(losses) if losses else None,
+        forwards=sum(step.forwards for step in steps),
+        backwards=sum(step.backwards for step in steps),
+        samples=sum(step.samples for step in steps),
+        elements=_summed([step.elements for step in steps]),
+        shapes=_shapes([step.shapes for step in steps]),
+        digests=_digests(steps) if close and all(step.digests for step in steps) else {},
+        weights=steps[0].weights,
+        calls=_most([step.optimizer_calls for step in steps]),
+        learning_rates=steps[0].learning_rates,
+        skipped=max(step.skipped for step in steps),
+        eval_calls=sum(step.eval_calls for step in steps),
+    )
+
+
+def _summed(counts: Sequence[dict[str, int]]) -> dict[str, int]:
+    names = sorted({name for count in counts for name in count})
+    return {name: sum(count.get(name, 0) for count in counts) for name in names}
+
+
+def _most(counts: Sequence[dict[str, int]]) -> dict[str, int]:
+    names = sorted({name for count in counts for name in count})
+    return {name: max(count.get(name, 0) for count in counts) for name in names}
+
+
+def _digests(steps: Sequence[StepRecord]) -> dict[str, tuple[int, int]]:
+    total: dict[str, tuple[int, int]] = {}
+    for step in steps:
+        for name, (rows, elements) in step.digests.items():
+            before = total.get(name, (0, 0))
+            total[name] = ((before[0] + rows) % _MODULUS, (before[1] + elements) % _MODULUS)
+    return total
+
+
+def _shapes(counts: Sequence[dict[str, int]]) -> dict[str, dict[tuple[int, ...], int]]:
+    """Keys are `name:dtype:shape`; a shape is read as its numbers, whatever joins them."""
+    found: dict[str, dict[tuple[int, ...], int]] = {}
+    for key, count in ((key, count) for each in counts for key, count in each.items()):
+        name, _, shape = key.rsplit(":", 2) if key.count(":") >= 2 else (key, "", "")
+        sizes = tuple(int(number) for number in re.findall(r"\d+", shape))
+        of_name = found.setdefault(name, {})
+        of_name[sizes] = of_name.get(sizes, 0) + count
+    return found

@@ -1,0 +1,53 @@
+"""All 16 checks of one run against the reference."""
+
+from dataclasses import replace
+
+from infrarsi.contract import CheckResult, ExecutionResult, Project, RunKind, Status, Verdict
+from infrarsi.verify.comparison import Comparison, failed
+from infrarsi.verify.evidence import Evidence
+from infrarsi.verify.invariants import INVARIANTS
+
+
+def judge(evidence: Evidence, result: ExecutionResult, project: Project) -> Verdict:
+    """The verdict on a timed or an audit run; a pure function of its arguments.
+
+    A check that is covered for the reference and cannot be judged here fails, since a signal that
+    vanished may not pass; unless the run did not complete, where the missing signals say nothing
+    more than `completes` does. `speed_reproduces` is not covered until pairs exist (`promotion`).
+    """
+    comparison = Comparison(evidence, result, project)
+    results = [invariant(comparison) for invariant in INVARIANTS.values()]
+    complete = next(r for r in results if r.check == "completes").status is Status.PASSED
+    if complete and comparison.same_kind:
+        known = _own_verdict(evidence, result.kind, project)
+        results = [_vanished(found, known[found.check]) for found in results]
+    return Verdict(tuple(results))
+
+
+def coverage(evidence: Evidence, project: Project) -> dict[str, str]:
+    """For each check "covered", or why it is not: over the reference's timed and audit runs."""
+    verdicts = [_own_verdict(evidence, RunKind.TIMED, project)]
+    if evidence.audit is not None:
+        verdicts.append(_own_verdict(evidence, RunKind.AUDIT, project))
+    return {check: _covered([verdict[check] for verdict in verdicts]) for check in INVARIANTS}
+
+
+def _covered(results: list[CheckResult]) -> str:
+    if any(result.status is not Status.NOT_COVERED for result in results):
+        return "covered"
+    return results[0].reason
+
+
+def _own_verdict(evidence: Evidence, kind: RunKind, project: Project) -> Verdict:
+    """The reference against itself: which checks can be judged at all."""
+    own = evidence.like(kind) or evidence.timed[0]
+    comparison = Comparison(evidence, replace(own, kind=kind), project)
+    return Verdict(tuple(invariant(comparison) for invariant in INVARIANTS.values()))
+
+
+def _vanished(found: CheckResult, known: CheckResult) -> CheckResult:
+    if found.status is Status.NOT_COVERED and known.status is not Status.NOT_COVERED:
+        return failed(
+            found.check, f"covered for the reference, but not for this run: {found.reason}"
+        )
+    return found
