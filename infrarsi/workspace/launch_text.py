@@ -1,0 +1,159 @@
+"""The text that starts the job - a script or a bare command - with settings put in."""
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Literal
+
+from infrarsi.contract import Place, PlaceChange, PlaceKind, Project, Scalar
+from infrarsi.errors import UserError
+from infrarsi.scripts import Script
+from infrarsi.workspace.sources import Sources
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_WORDS = {
+    "true": "false",
+    "True": "False",
+    "TRUE": "FALSE",
+    "1": "0",
+    "yes": "no",
+    "on": "off",
+}
+
+
+@dataclass(frozen=True)
+class LaunchText:
+    """The launch script (`path` is set) or the bare command, as a value that settings change.
+
+    `bare_flags` are flags that some knob sets without a value.
+    """
+
+    script: Script
+    path: str | None
+    command: str
+    bare_flags: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, project: Project, sources: Sources) -> "LaunchText":
+        """What starts the project's job; raises UserError if the script is not there."""
+        command, path = project.launch.command, project.launch.script
+        bare = frozenset(_bare_flags(project))
+        if path is None:
+            return cls(Script.parse(command), None, command, bare)
+        text = sources.text(path)
+        script = Script.parse(text, path, script_arguments=script_arguments(command, path))
+        return cls(script, path, command, bare)
+
+    def with_settings(self, project: Project, settings: Mapping[str, Scalar]) -> "LaunchText":
+        """With every setting put in, removals first; raises UserError where that is not safe."""
+        result = self
+        for name, value in settings.items():
+            knob = next((knob for knob in project.knobs if knob.name == name), None)
+            if knob is None:
+                known = ", ".join(knob.name for knob in project.knobs) or "none"
+                raise UserError(f"there is no knob {name!r}; known are: {known}")
+            result = result.with_change(knob.change(value))
+        return result
+
+    def with_change(self, change: PlaceChange) -> "LaunchText":
+        """With the places of one change removed and set."""
+        result = self
+        for place in change.remove:
+            result = result.without(place)
+        for place, value in change.set:
+            result = result.with_place(place, value)
+        return result
+
+    def with_place(self, place: Place, value: Scalar) -> "LaunchText":
+        """With one place set; False takes a flag away that is given without a value."""
+        if place.kind is PlaceKind.ENV:
+            return self._with(self.script.with_env(place.name, plain(value)))
+        if place.kind is PlaceKind.LAUNCHER:
+            if value is False:
+                return self.without(place)
+            given: str | Literal[True] = True if value is True else plain(value)
+            return self._with(self.script.with_launcher_option(place.name, given))
+        if place.kind is PlaceKind.FLAG:
+            word = self._flag_word(place.name, value)
+            if word is None:
+                return self.without(place)
+            return self._with(self.script.with_flag(place.name, word))
+        raise UserError(f"a setting cannot live at `{place}`; only a sink can")
+
+    def without(self, place: Place) -> "LaunchText":
+        """With one place removed."""
+        if place.kind is PlaceKind.ENV:
+            return self._with(self.script.without_env(place.name))
+        if place.kind is PlaceKind.LAUNCHER:
+            return self._with(self.script.without_launcher_option(place.name))
+        bare = place.name in self.bare_flags
+        return self._with(self.script.without_flag(place.name, bare=bare))
+
+    def assigns(self, name: str) -> bool:
+        """Whether the text itself gives the training command this variable."""
+        return name in self.script.training_command().environment
+
+    def _with(self, script: Script) -> "LaunchText":
+        return replace(self, script=script, command=self.command if self.path else script.text)
+
+    def _flag_word(self, name: str, value: Scalar) -> str | Literal[True] | None:
+        """What a flag is given: a job that writes `--bf16 true` gets its truth values as words."""
+        if not isinstance(value, bool):
+            return plain(value)
+        given = self.script.training_command().argument(name)
+        for yes, no in _WORDS.items():
+            if given is not None and given.value in (yes, no):
+                return yes if value else no
+        return True if value else None
+
+
+def plain(value: Scalar) -> str:
+    """A value as a word; truth values as 1 and 0."""
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return str(value)
+
+
+def script_arguments(command: str, path: str) -> tuple[str, ...]:
+    """What a command such as `bash train.sh a b` gives to the script."""
+    words = _split(command)
+    at = _position(words, path)
+    return () if at is None else tuple(words[at + 1 :])
+
+
+def leading_variables(command: str, path: str) -> dict[str, str]:
+    """The variables that a command such as `X=1 bash train.sh` sets for the script."""
+    words = _split(command)
+    at = _position(words, path)
+    found = {}
+    for word in words[: at or 0]:
+        name, equals, value = word.partition("=")
+        if not equals or not _NAME.fullmatch(name):
+            break
+        found[name] = value
+    return found
+
+
+def _split(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []
+
+
+def _position(words: list[str], path: str) -> int | None:
+    wanted = PurePosixPath(path)
+    return next((i for i, word in enumerate(words) if PurePosixPath(word) == wanted), None)
+
+
+def _bare_flags(project: Project) -> list[str]:
+    found = []
+    for knob in project.knobs:
+        for value in knob.values:
+            if value == knob.reference:
+                continue
+            change = knob.change(value)
+            found += [p.name for p, v in change.set if p.kind is PlaceKind.FLAG and v is True]
+    return found

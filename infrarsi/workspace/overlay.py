@@ -1,0 +1,48 @@
+"""What makes a candidate's copy of the project differ from the snapshot."""
+
+from infrarsi.contract import Candidate, Overlay, PlaceKind, Project
+from infrarsi.workspace.launch_text import LaunchText
+from infrarsi.workspace.patching import PatchFailed, apply
+from infrarsi.workspace.sinks import redirect
+from infrarsi.workspace.sources import Sources
+
+
+def overlay(project: Project, sources: Sources, candidate: Candidate) -> Overlay:
+    """Settings, patch and sinks as one overlay; the reference gets the sinks alone.
+
+    Raises PatchFailed if the patch does not fit exactly, UserError if a setting or a sink cannot be
+    put in place safely.
+    """
+    files = patched(project, sources, candidate)
+    launch = LaunchText.of(project, sources)
+    redirected = redirect(launch.with_settings(project, candidate.settings), project)
+    final = redirected.launch
+    if final.path is not None and final.script.text != launch.script.text:
+        if final.path in files:
+            raise PatchFailed(f"{final.path}: both the patch and the settings change this file")
+        files[final.path] = final.script.text
+    return Overlay(
+        command=final.command,
+        files=dict(sorted(files.items())),
+        remove=redirected.remove,
+        env=redirected.env,
+        unset_env=_unset(project, candidate),
+    )
+
+
+def patched(project: Project, sources: Sources, candidate: Candidate) -> dict[str, str]:
+    """The new text of every file that the candidate's patch changes; raises PatchFailed."""
+    if candidate.patch is None:
+        return {}
+    texts = {path: sources.text(path) for path in project.editable if sources.exists(path)}
+    changed = apply(candidate.patch.diff, texts, editable=project.editable)
+    return {path: text for path, text in changed.items() if text is not None}
+
+
+def _unset(project: Project, candidate: Candidate) -> tuple[str, ...]:
+    found = []
+    for knob in project.knobs:
+        if knob.name in candidate.settings:
+            change = knob.change(candidate.settings[knob.name])
+            found += [place.name for place in change.remove if place.kind is PlaceKind.ENV]
+    return tuple(found)
