@@ -8,6 +8,7 @@ from pathlib import Path
 
 from infrarsi.errors import UserError
 
+_QUIET = {"GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1"}
 Blob = tuple[bytes | None, bytes, int]
 """Content before (None: a new file), content after, permission bits."""
 
@@ -16,7 +17,9 @@ def dirty(root: Path, paths: Sequence[str]) -> tuple[str, ...]:
     """Tracked files among `paths` with uncommitted changes; none without git or a repository."""
     if not paths:
         return ()
-    answer = _git(root, "status", "--porcelain=v1", "-z", "--untracked-files=no", "--", *paths)
+    answer = _git(
+        root, "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=no", "--", *paths
+    )
     if answer is None or answer.returncode != 0:
         return ()
     prefix = _prefix(root)
@@ -46,15 +49,16 @@ def commit_on_branch(root: Path, branch: str, files: Mapping[str, Blob], message
     if exists is not None and exists.returncode == 0:
         raise _refused(root, f"there is a branch {branch!r} already", "choose another name")
     prefix = _prefix(root)
+    top = Path(_text(_must(root, "rev-parse", "--show-toplevel")))
     with tempfile.TemporaryDirectory() as folder:
         index = {"GIT_INDEX_FILE": os.path.join(folder, "index")}
         _must(root, "read-tree", head, env=index)
         for path, (before, after, mode) in files.items():
             name = prefix + path
-            _check_head(root, head, name, before)
-            blob = _blob(root, name, after)
+            _check_head(top, head, name, before)
+            blob = _blob(top, name, after)
             kind = "100755" if mode & 0o100 else "100644"
-            _must(root, "update-index", "--add", "--cacheinfo", f"{kind},{blob},{name}", env=index)
+            _must(top, "update-index", "--add", "--cacheinfo", f"{kind},{blob},{name}", env=index)
         tree = _text(_must(root, "write-tree", env=index))
     commit = _text(_must(root, "commit-tree", tree, "-p", head, "-m", message))
     _must(root, "update-ref", f"refs/heads/{branch}", commit, "0" * len(commit))
@@ -74,9 +78,8 @@ def _check_head(root: Path, head: str, name: str, before: bytes | None) -> None:
         )
 
 
-def _blob(root: Path, name: str, content: bytes) -> str:
+def _blob(top: Path, name: str, content: bytes) -> str:
     """The content as git stores it for that path (line endings converted where configured)."""
-    top = Path(_text(_must(root, "rev-parse", "--show-toplevel")))
     return _text(_must(top, "hash-object", "-w", "--stdin", "--path", name, content=content))
 
 
@@ -114,7 +117,7 @@ def _git(
         return subprocess.run(
             ["git", *words],
             cwd=root,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", **(env or {})},
+            env={**os.environ, **_QUIET, **(env or {})},
             input=content if content is not None else b"",
             capture_output=True,
             check=False,

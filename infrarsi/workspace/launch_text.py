@@ -43,7 +43,12 @@ class LaunchText:
         if path is None:
             return cls(Script.parse(command), None, command, bare)
         text = sources.text(path)
-        script = Script.parse(text, path, script_arguments=script_arguments(command, path))
+        script = Script.parse(
+            text,
+            path,
+            script_arguments=script_arguments(command, path),
+            environ=leading_variables(command, path),
+        )
         return cls(script, path, command, bare)
 
     def with_settings(self, project: Project, settings: Mapping[str, Scalar]) -> "LaunchText":

@@ -69,11 +69,12 @@ def take(
     partial = store / "snapshot.partial"
     shutil.rmtree(partial, ignore_errors=True)
     (partial / "tree").mkdir(parents=True)
-    skipped = {_clean(sink) for sink in sinks} | {_relative(store.resolve(), root)}
+    own = _relative(store.resolve(), root)
+    skipped = {_clean(sink) for sink in sinks} - {"."}
+    if own is not None:
+        skipped.add(own)
     walk = _Walk()
-    _Taker(
-        root, partial / "tree", frozenset(skipped - {None, "."}), limits or Limits(), walk
-    ).take()
+    _Taker(root, partial / "tree", frozenset(skipped), limits or Limits(), walk).take()
     (partial / "links.json").write_text(json.dumps(walk.links, sort_keys=True))
     manifest = {
         "digest": _digest(walk.entries),
