@@ -1,1 +1,6 @@
-"""To be filled."""
+"""Reading a job: a launch script and its program become a first infrarsi.yaml; nothing is run."""
+
+from infrarsi.draft.drafting import Draft, Evidence, Question, draft
+from infrarsi.draft.machine import Machine
+
+__all__ = ["Draft", "Evidence", "Machine", "Question", "draft"]

@@ -1,0 +1,314 @@
+"""A first infrarsi.yaml for a job, read out of its script and its code."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infrarsi.contract import Knob, Launch, Project, Workload
+from infrarsi.contract.layout import Comments
+from infrarsi.contract.project import Requirements
+from infrarsi.draft import knobs, stack
+from infrarsi.draft.arguments import definitions
+from infrarsi.draft.batch import batch_settings, micro_batch
+from infrarsi.draft.environment import environment_knobs
+from infrarsi.draft.knobs import Found, Surroundings
+from infrarsi.draft.machine import Machine
+from infrarsi.draft.roles import Role, digest, roles
+from infrarsi.draft.settings import Setting, settings
+from infrarsi.draft.sinks import Sinks, find
+from infrarsi.draft.sources import Sources, mentions, read
+from infrarsi.draft.target import Target, locate, with_torchrun
+from infrarsi.draft.workload import Length, length
+from infrarsi.errors import UserError
+
+_PER_NODE = ("nproc_per_node", "nproc-per-node")
+_ALL = ("gpu", "auto", "cuda")
+_DEVICE_FLAGS = ("--device", "--accelerator")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Where one value of the project was read: `path` names the value, `told` the place."""
+
+    path: tuple[str, ...]
+    told: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """Something only the user knows: `about` names the value, `default` what the draft has."""
+
+    about: tuple[str, ...]
+    text: str
+    default: str
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A drafted project, its folder, and how it came about.
+
+    `notes` are facts worth reading, `unknowns` what could not be read and is therefore not searched
+    or not guarded by the draft; the witness still watches it.
+    """
+
+    project: Project
+    root: Path
+    evidence: tuple[Evidence, ...]
+    notes: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
+    unknowns: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        """Where the infrarsi.yaml belongs."""
+        return self.root / "infrarsi.yaml"
+
+    @property
+    def comments(self) -> Comments:
+        """The evidence as comments of the file."""
+        return {item.path: item.told for item in self.evidence}
+
+
+def draft(
+    target: Path,
+    *,
+    entry: str | None = None,
+    config: str | None = None,
+    command: str | None = None,
+    requirements: Sequence[str] = (),
+    machine: Machine | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Draft:
+    """Read the job behind a launch script, a Python entry or a folder; nothing of it is run.
+
+    `environ` is the environment that the job will be started in. Raises UserError with the place
+    for a job that cannot be understood or that writes where no trial may.
+    """
+    environ = os.environ if environ is None else environ
+    machine = machine or Machine.here(environ)
+    found = locate(target, entry=entry, command=command, environ=environ)
+    sources = read(found.root, found.entry, _search_path(found))
+    questions: list[Question] = []
+    if found.script_path is None and command is None:
+        found = _bare_entry(found, sources, machine, environ, questions)
+    kind = stack.recognise(found, sources)
+    return _Drafting(found, sources, machine, environ, questions).project(
+        kind, config, tuple(requirements)
+    )
+
+
+def _search_path(target: Target) -> list[str]:
+    """Where the program's imports are looked for, relative to the project."""
+    folder = str(Path(target.entry).parent)
+    first = target.cwd if target.training.is_module else folder
+    search = [first, target.cwd]
+    assignment = target.training.environment.get("PYTHONPATH")
+    for item in (assignment.value or "").split(":") if assignment else ():
+        inside = os.path.relpath(target.root / target.cwd / item, target.root) if item else ".."
+        if not inside.startswith(".."):
+            search.append(inside)
+    return list(dict.fromkeys(search))
+
+
+def _bare_entry(
+    target: Target,
+    sources: Sources,
+    machine: Machine,
+    environ: Mapping[str, str],
+    questions: list[Question],
+) -> Target:
+    place = stack.needs_launcher(sources)
+    if place:
+        target = with_torchrun(target, max(1, machine.gpus), environ)
+        text = f"how is it started? it reads torchrun's variables ({place})"
+    else:
+        text = "how is it started?"
+    questions.append(Question(("launch", "command"), text, target.command))
+    return target
+
+
+class _Drafting:
+    """One draft under way: what was read, and what was found out on the way."""
+
+    def __init__(
+        self,
+        target: Target,
+        sources: Sources,
+        machine: Machine,
+        environ: Mapping[str, str],
+        questions: list[Question],
+    ) -> None:
+        self.target = target
+        self.sources = sources
+        self.environ = environ
+        self.questions = questions
+        self.notes: list[str] = []
+        self.unknowns: list[str] = []
+        self.evidence: list[Evidence] = []
+        self.settings = self._settings()
+        self.around = self._surroundings(machine)
+
+    def tell(self, *path: str, told: str) -> None:
+        """Keep where a value was read."""
+        self.evidence.append(Evidence(path, told))
+
+    def project(
+        self, kind: stack.Stack, config: str | None, requirements: tuple[str, ...]
+    ) -> Draft:
+        """All sections of the file."""
+        self._config(config)
+        batch = batch_settings(self.settings)
+        size = length(self.settings, batch.accumulation, self.sources)
+        offered = self._knobs(size)
+        sinks = find(self.target, self.sources, self.settings)
+        files = roles(self.sources)
+        self.tell("stack", told=f"{kind.place}")
+        project = Project(
+            schema="infrarsi-project-v1",
+            name=self._name(),
+            stack="native-ddp",
+            launch=self._launch(),
+            workload=self._workload(size),
+            knobs=self._told(offered),
+            constraints=[text for item in offered for text in item.constraints],
+            sinks=self._sinks(sinks),
+            editable=[role.path for role in files if role.kind == "editable"],
+            frozen={r.path: digest(self.target.root, r.path) for r in files if r.is_frozen},
+            requirements=Requirements(text=list(requirements)),
+        )
+        self._roles(files)
+        return Draft(
+            project=project,
+            root=self.target.root,
+            evidence=tuple(self.evidence),
+            notes=tuple(dict.fromkeys(self.notes)),
+            questions=tuple(self.questions),
+            unknowns=tuple(dict.fromkeys([*self.unknowns, *self.around.unknowns])),
+        )
+
+    def _settings(self) -> tuple[Setting, ...]:
+        seen: dict[str, str | None] = dict(self.environ)
+        for name, assignment in self.target.training.environment.items():
+            seen[name] = assignment.value
+        found = definitions(self.sources, seen)
+        if not any(not definition.is_env for definition in found):
+            self.notes.append(
+                f"{self.target.entry} defines no arguments that can be read (argparse, click), so "
+                "fewer knobs are offered"
+            )
+        return settings(found, self.target.training, self.target.where, self.environ)
+
+    def _surroundings(self, machine: Machine) -> Surroundings:
+        is_gpu = machine.gpus > 0 and self._uses_gpu()
+        per_node = next((o for n in _PER_NODE if (o := self.target.training.option(n))), None)
+        default = machine.gpus if is_gpu else 1
+        if per_node is None or self.target.training.launcher == "python":
+            return Surroundings(machine, 1, is_gpu)
+        text = str(per_node.value)
+        if text.isdigit():
+            return Surroundings(machine, max(1, int(text)), is_gpu)
+        if text not in _ALL:
+            reason = per_node.expression or text
+            self.unknowns.append(
+                f"the processes on a node ({self.target.where}:{per_node.line}: `{reason}`); "
+                f"{default} is assumed"
+            )
+        return Surroundings(machine, default, is_gpu)
+
+    def _uses_gpu(self) -> bool:
+        for setting in self.settings:
+            if setting.words in _DEVICE_FLAGS and str(setting.value).startswith("cpu"):
+                return False
+        return any(
+            mentions(file.tree, "cuda") or "cuda" in file.text for file in self.sources.files
+        )
+
+    def _config(self, config: str | None) -> None:
+        if config is None:
+            return
+        if not (self.target.root / config).is_file():
+            raise UserError(
+                f"there is no {config!r} in {self.target.root}",
+                where="--config",
+                fix="give its path relative to the project",
+            )
+        self.notes.append(f"{config}: settings inside it are not searched in this version")
+
+    def _name(self) -> str:
+        path = Path(self.target.script_path or self.target.entry)
+        folder = self.target.root.name
+        self.tell("name", told="the project's folder")
+        if path.stem.lower() in ("train", "run", "main", "launch", "start"):
+            return folder
+        self.evidence[-1] = Evidence(("name",), "the project's folder and the script's name")
+        return f"{folder}-{path.stem}"
+
+    def _launch(self) -> Launch:
+        training = self.target.training
+        self.tell("launch", "command", told=f"starts {self.target.entry} by {training.launcher}")
+        nodes = training.option("nnodes")
+        count = str(nodes.value) if nodes is not None else "1"
+        if training.repeated:
+            self.notes.append(
+                f"{self.target.where}:{training.line}: the training command runs more than once; "
+                "a trial runs all of them"
+            )
+        if self.around.is_gpu:
+            self.tell("launch", "gpus_per_node", told=f"{self.around.processes} processes a node")
+        else:
+            self.tell("launch", "gpus_per_node", told="no GPU here, or the job uses none")
+        return Launch(
+            command=self.target.command,
+            nodes=int(count) if count.isdigit() and int(count) > 0 else 1,
+            gpus_per_node=self.around.processes if self.around.is_gpu else 0,
+            script=self.target.script_path,
+        )
+
+    def _workload(self, size: Length) -> Workload:
+        self.tell("workload", "planned_steps", told=size.origin)
+        if size.workload.ends_by == "job":
+            told = "the whole job: it is short"
+        else:
+            told = "a trial ends after this many; the schedule stays that of the whole job"
+        self.tell("workload", "optimizer_steps", told=told)
+        if size.unknown:
+            self.unknowns.append(size.unknown)
+            default = str(size.workload.planned_steps)
+            text = "how many optimizer steps does the real run take?"
+            self.questions.append(Question(("workload", "planned_steps"), text, default))
+        return size.workload
+
+    def _knobs(self, size: Length) -> list[Found]:
+        batch = batch_settings(self.settings)
+        split, why = micro_batch(
+            batch, self.sources, self.around, counts_micro_steps=size.in_micro_steps
+        )
+        if why:
+            self.notes.append(why)
+        offered = [] if split is None else [split]
+        offered += knobs.from_settings(self.settings, self.around)
+        taken = {item.knob.family for item in offered}
+        threads_in_code = any("set_num_threads" in file.text for file in self.sources.files)
+        for item in environment_knobs(self.target, self.around, self.environ):
+            if item.knob.family in taken or (item.knob.family == "cpu_threads" and threads_in_code):
+                continue
+            offered.append(item)
+        return offered
+
+    def _told(self, offered: Sequence[Found]) -> list[Knob]:
+        for item in offered:
+            self.tell("knobs", item.knob.name, told=item.origin)
+        return [item.knob for item in offered]
+
+    def _sinks(self, sinks: Sinks) -> dict[str, str]:
+        for place, origin in sinks.origins.items():
+            self.tell("sinks", place, told=origin)
+        self.notes += sinks.notes
+        self.unknowns += sinks.unknowns
+        return sinks.places
+
+    def _roles(self, files: Sequence[Role]) -> None:
+        for role in files:
+            section = "frozen" if role.is_frozen else "editable"
+            self.tell(section, role.path, told=role.why)

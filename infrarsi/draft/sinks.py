@@ -1,0 +1,274 @@
+"""The places that a job writes to: which setting redirects each, and which cannot be redirected."""
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infrarsi.contract import PlaceKind
+from infrarsi.draft.paths import PROJECT, Reader, Told
+from infrarsi.draft.settings import Setting
+from infrarsi.draft.sources import Sources
+from infrarsi.draft.target import Target
+from infrarsi.draft.writes import PathUse, loads, uploads, writes
+from infrarsi.errors import UserError
+
+FRESH = "fresh"
+_NAMES = re.compile(
+    r"--(out|output|outputs|outdir|save|savedir|ckpt|ckpts|checkpoint|checkpoints|log|logs|logdir"
+    r"|logging|tensorboard|tb|run|runs|exp|experiment|work|workdir|results?|artifacts?|dump|metrics"
+    r"|samples?|export|model-save)"
+    r"(-(out|output|save|ckpt|checkpoint|log|run))?(-(dir|directory|path|folder|file|root|to))?"
+)
+_HELP = re.compile(
+    r"\b(writ(e|es|ten)|sav(e|es|ed|ing)|output|store[sd]?|dump(ed)?)\b.*|\blog(s|ging)? (to|dir|file)"
+)
+_LOADS = re.compile(r"resume|load|init|pretrained|restore|from|start|import", re.I)
+_SILENT = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
+_TRACKERS = {
+    "wandb": ("env:WANDB_MODE", "offline"),
+    "neptune": ("env:NEPTUNE_MODE", "offline"),
+    "mlflow": ("env:MLFLOW_TRACKING_URI", FRESH),
+    "clearml": ("env:CLEARML_OFFLINE_MODE", "1"),
+}
+_TRACKERS_WITHOUT = {"comet_ml": "Comet", "aim": "Aim", "swanlab": "SwanLab"}
+_DEFAULTED = re.compile(r"\$\{(\w+):?[-=]")
+
+
+@dataclass
+class Sinks:
+    """What was found: `places` for the contract with where each was read, and what stays open."""
+
+    places: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    unknowns: list[str] = field(default_factory=list)
+    faults: list[UserError] = field(default_factory=list)
+
+    def add(self, place: str, value: str, origin: str) -> None:
+        """Note one sink; the first origin stays."""
+        self.places.setdefault(place, value)
+        self.origins.setdefault(place, origin)
+
+
+def find(target: Target, sources: Sources, settings: Sequence[Setting]) -> Sinks:
+    """All sinks; raises UserError if the job writes where no trial may.
+
+    The message names the first such place, and the others with it.
+    """
+    sinks = Sinks()
+    reader = Reader(sources, settings)
+    loaded = {told.control.dest for _, told in _all(reader, loads(sources)) if told.control}
+    for use, told in _all(reader, writes(sources)):
+        _written(use, told, target, sinks)
+    for setting in settings:
+        if setting.dest not in loaded and _is_named_sink(setting):
+            sinks.add(str(setting.place), FRESH, _told(setting))
+    for name, (place, value) in _TRACKERS.items():
+        if name in sources.external:
+            sinks.add(place, value, f"{sources.external[name]} imports {name}")
+    _by_script(target, sinks)
+    _cannot(sources, sinks)
+    _resumes(reader, sources, sinks)
+    if sinks.faults:
+        raise _first(sinks.faults)
+    return sinks
+
+
+def _all(reader: Reader, uses: Iterator[PathUse]) -> Iterator[tuple[PathUse, Told]]:
+    for use in uses:
+        for told in reader.read(use.file, use.path):
+            yield use, told
+
+
+def _written(use: PathUse, told: Told, target: Target, sinks: Sinks) -> None:
+    if told.is_temporary or told.text in _SILENT:
+        return
+    if told.control is not None:
+        setting = told.control
+        if setting.value is not None or not setting.is_known:
+            origin = f"{use.place} writes there; {_told(setting)}"
+            if setting.place.kind is PlaceKind.FLAG and not _is_text(setting):
+                return
+            sinks.add(str(setting.place), FRESH, origin)
+        return
+    if told.is_unknown:
+        sinks.unknowns.append(f"where {use.place} writes to (`{use.name}`)")
+        return
+    inside = _inside(told.text, target)
+    if inside is None:
+        sinks.faults.append(_outside(told.text, use.place))
+        return
+    if told.is_whole or "/" in inside:
+        folder = _sink_folder(target.root, inside, told.is_whole)
+        if folder:
+            sinks.add(f"path:{folder}", FRESH, f"{use.place} writes {told.text}")
+            return
+    sinks.notes.append(
+        f"{use.place} writes {told.text}... into the project's folder; every trial has its own copy"
+    )
+
+
+def _inside(text: str, target: Target) -> str | None:
+    """A path of the code relative to the project, None if it lies outside."""
+    if text.startswith(PROJECT):
+        inside = posixpath.normpath(text[len(PROJECT) :].lstrip("/") or ".")
+    elif text.startswith("~") or "$HOME" in text:
+        return None
+    elif posixpath.isabs(text):
+        root = str(target.root)
+        if text != root and not text.startswith(root + "/"):
+            return None
+        inside = posixpath.normpath(text[len(root) :].lstrip("/") or ".")
+    else:
+        inside = posixpath.normpath(posixpath.join(target.cwd, text))
+    return None if inside.startswith("..") else inside
+
+
+def _sink_folder(root: Path, inside: str, is_whole: bool) -> str:
+    """The largest part of a path that holds only what the job writes: a new folder, or the file.
+
+    A folder that exists counts as the job's own if nothing in it looks like an input.
+    """
+    parts = posixpath.normpath(inside).split("/")
+    if parts == ["."]:
+        return ""
+    for count in range(1, len(parts)):
+        folder = root.joinpath(*parts[:count])
+        if not folder.exists() or _holds_only_output(folder):
+            return "/".join(parts[:count])
+    return "/".join(parts) if is_whole else ""
+
+
+def _holds_only_output(folder: Path) -> bool:
+    """Whether no source, text or data file lies directly in a folder that exists."""
+    if not folder.is_dir():
+        return False
+    outputs = (".pt", ".pth", ".ckpt", ".safetensors", ".log", ".jsonl", ".png", ".csv", ".json")
+    for path in folder.rglob("*"):
+        if path.is_file() and path.suffix not in outputs and ".tfevents" not in path.name:
+            return False
+    return True
+
+
+def _outside(text: str, place: str) -> UserError:
+    return UserError(
+        f"it writes to {text!r}, outside the project, and no flag or variable changes that, so "
+        "every trial would write over the same place",
+        where=place,
+        fix="make the folder an argument of the program, such as `--out-dir`",
+    )
+
+
+def _is_text(setting: Setting) -> bool:
+    if setting.definition is None:
+        return isinstance(setting.value, str)
+    return setting.definition.kind in ("str", "other") and not setting.is_switch
+
+
+def _is_named_sink(setting: Setting) -> bool:
+    """Whether its name or help says that the job writes there, and it is set."""
+    if setting.value in (None, "") or not _is_text(setting) or isinstance(setting.value, bool):
+        return False
+    if setting.definition is not None and setting.definition.choices:
+        return False
+    if setting.place.kind is PlaceKind.ENV and setting.definition is None:
+        return False
+    name = setting.words.replace("_", "-").lower()
+    if _LOADS.search(name):
+        return False
+    text = setting.definition.help.lower() if setting.definition else ""
+    if _NAMES.fullmatch(name):
+        return not re.search(r"\b(resume|load|start|initiali[sz]e|restore)", text)
+    says = re.search(r"dir|path|folder|file|root", name) or re.search(r"folder|director|file", text)
+    return bool(says and _HELP.search(text))
+
+
+def _told(setting: Setting) -> str:
+    verb = "passes" if setting.is_given else "defaults to"
+    return f"{setting.origin} {verb} {setting.place.name} {setting.value}"
+
+
+def _by_script(target: Target, sinks: Sinks) -> None:
+    """Redirections, `tee`, `mkdir` and the like of the launch script."""
+    for write in target.script.writes():
+        place = f"{target.where}:{write.line}"
+        variable = _defaulted(write.raw, target)
+        if variable is not None:
+            sinks.add(f"env:{variable}", FRESH, f"{place} writes {write.raw}")
+        elif write.target is None:
+            sinks.unknowns.append(f"where {place} writes to (`{write.by} {write.raw}`)")
+        elif write.target not in _SILENT:
+            _script_path(write.target, place, target, sinks)
+
+
+def _script_path(text: str, place: str, target: Target, sinks: Sinks) -> None:
+    inside = _inside(text, target)
+    if inside is None:
+        sinks.faults.append(
+            UserError(
+                f"the script writes to {text!r}, outside the project, so every trial would write "
+                "over the same place",
+                where=place,
+                fix="write it into the project's folder, or take it from a variable, such as "
+                "`${OUT:-out}`",
+            )
+        )
+        return
+    folder = _sink_folder(target.root, inside, True)
+    if folder and not folder.startswith("."):
+        sinks.add(f"path:{folder}", FRESH, f"{place} writes {text}")
+
+
+def _defaulted(raw: str, target: Target) -> str | None:
+    """The variable of the environment that moves a path: `"$OUT"` after `OUT=${OUT:-out}`."""
+    begin = re.match(r"[\"']?\$\{?(\w+)", raw)
+    if begin is None:
+        return None
+    assignment = target.script.assignments().get(begin.group(1))
+    text = assignment.raw if assignment is not None else raw
+    found = _DEFAULTED.search(text)
+    return found.group(1) if found and found.group(1) == begin.group(1) else None
+
+
+def _cannot(sources: Sources, sinks: Sinks) -> None:
+    for place in uploads(sources):
+        sinks.faults.append(
+            UserError(
+                "it uploads to a model hub, which every trial would do again",
+                where=place,
+                fix="put it behind a flag that is off by default",
+            )
+        )
+    for name, title in _TRACKERS_WITHOUT.items():
+        if name in sources.external:
+            sinks.faults.append(
+                UserError(
+                    f"it reports to {title}, which cannot be taken offline by a variable",
+                    where=sources.external[name],
+                    fix="put the tracker behind a flag that is off by default",
+                )
+            )
+
+
+def _resumes(reader: Reader, sources: Sources, sinks: Sinks) -> None:
+    """Loads from a sink: with fresh sinks every run starts from step 0."""
+    for use, told in _all(reader, loads(sources)):
+        place = str(told.control.place) if told.control is not None else ""
+        is_sink = place in sinks.places or any(
+            key.startswith("path:") and (told.text + "/").startswith(key[5:] + "/")
+            for key in sinks.places
+            if told.text
+        )
+        if is_sink:
+            sinks.notes.append(
+                f"{use.place} looks for a checkpoint where the job writes its own; with fresh "
+                "folders every run starts from the first step"
+            )
+
+
+def _first(faults: Sequence[UserError]) -> UserError:
+    first, *others = faults
+    lines = [first.what, *(f"{other.where}: {other.what}" for other in others)]
+    return UserError("\n".join(lines), where=first.where, fix=first.fix)

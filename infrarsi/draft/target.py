@@ -1,0 +1,312 @@
+"""What the user named, as a launch: the script, the folder it runs in, the program it starts."""
+
+import os
+import posixpath
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from infrarsi.draft.repository import common_folder, git_root, is_tracked
+from infrarsi.errors import UserError
+from infrarsi.scripts import Script, TrainingCommand
+
+_SHELLS = ("bash", "sh", "dash")
+_SHELL_SUFFIXES = (".sh", ".bash")
+_PYTHON_SUFFIXES = (".py",)
+_DEPTH = 3  # folders below the target that are looked into for scripts
+_SKIPPED = ("node_modules", "venv", "env", "site-packages", "__pycache__", "tests", "test")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A launch that is understood: paths are relative to `root`, `cwd` is where training runs.
+
+    `script_path` is None where there is no launch script and settings edit the command itself.
+    """
+
+    root: Path
+    command: str
+    script_path: str | None
+    script: Script
+    training: TrainingCommand
+    entry: str
+    cwd: str
+
+    @property
+    def where(self) -> str:
+        """The script (or `launch.command`) for messages."""
+        return self.script_path or "launch.command"
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """One way to start: the script's text and name as seen from `run_dir`."""
+
+    run_dir: Path
+    script_file: Path | None
+    script: Script
+
+
+def locate(
+    target: Path, *, entry: str | None, command: str | None, environ: Mapping[str, str]
+) -> Target:
+    """The launch behind a script, a Python file, a folder, or a folder with a command.
+
+    Raises UserError where there is none, or more than one.
+    """
+    if not target.exists():
+        raise UserError(
+            f"there is no {target.name!r}; in {target.parent} there are {_listing(target.parent)}",
+            where=str(target),
+            fix="name the launch script, the Python entry, or the folder of the job",
+        )
+    target = target.resolve()
+    if command is not None:
+        return _from_command(target if target.is_dir() else target.parent, command, environ)
+    if target.is_dir():
+        target = _choose(target, entry, environ)
+    if _is_python(target):
+        return _from_python(target, environ)
+    return _from_script(target, (), environ)
+
+
+def _from_command(folder: Path, command: str, environ: Mapping[str, str]) -> Target:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UserError(
+            f"{command!r} is not a shell command: {error}", where="--command", fix="quote it"
+        ) from error
+    if words and words[0] in _SHELLS:
+        words = words[1:]
+    if words and (folder / words[0]).is_file() and not _is_python(folder / words[0]):
+        name = posixpath.normpath(words[0])
+        script = Script.parse(
+            _shell_text(folder / name),
+            name,
+            script_arguments=tuple(words[1:]),
+            environ=environ,
+            root=str(folder),
+        )
+        return _finish(_Launch(folder, folder / name, script), command)
+    script = Script.parse(command, environ=environ, root=str(folder))
+    return _finish(_Launch(folder, None, script), command)
+
+
+def _from_python(path: Path, environ: Mapping[str, str]) -> Target:
+    """A bare entry runs in its own folder; see `with_torchrun`."""
+    command = f"python {shlex.quote(path.name)}"
+    script = Script.parse(command, environ=environ, root=str(path.parent))
+    return _finish(_Launch(path.parent, None, script), command)
+
+
+def with_torchrun(target: Target, processes: int, environ: Mapping[str, str]) -> Target:
+    """The same bare entry, started by torchrun."""
+    command = f"torchrun --standalone --nproc_per_node={processes} {shlex.quote(target.entry)}"
+    script = Script.parse(command, environ=environ, root=str(target.root))
+    return _finish(_Launch(target.root, None, script), command)
+
+
+def _from_script(path: Path, arguments: tuple[str, ...], environ: Mapping[str, str]) -> Target:
+    """A script is run in its own folder, unless its entry is only found from the repository."""
+    text = _shell_text(path)
+    repository = git_root(path)
+    folders = [path.parent]
+    if repository is not None and repository != path.parent:
+        folders.append(repository)
+    launches = []
+    for folder in folders:
+        name = path.relative_to(folder).as_posix()
+        script = Script.parse(
+            text, name, script_arguments=arguments, environ=environ, root=str(folder)
+        )
+        launches.append(_Launch(folder, path, script))
+    good = [launch for launch in launches if _entry_file(launch) is not None]
+    if not good:
+        raise _no_entry(launches[0])
+    if len(good) == 2 and _working_folder(good[0]) == _working_folder(good[1]):
+        good.reverse()  # it changes to its own folder by itself: the shorter command will do
+    return _finish(good[0], None)
+
+
+def _finish(launch: _Launch, command: str | None) -> Target:
+    entry, cwd = _entry_file(launch), _working_folder(launch)
+    if entry is None or cwd is None:
+        raise _no_entry(launch)
+    script_folder = launch.script_file.parent if launch.script_file else launch.run_dir
+    needed = common_folder([script_folder, cwd, entry.parent, launch.run_dir])
+    if needed in (Path(needed.anchor), Path.home()):
+        raise UserError(
+            f"the script is in {script_folder} and its entry in {entry.parent}: they share no "
+            "project folder",
+            where=launch.script.path or "launch.command",
+            fix="put the launch script into the folder of the job",
+        )
+    repository = git_root(entry)
+    root = needed
+    if repository is not None and is_tracked(repository, launch.script_file or entry):
+        root = common_folder([repository, needed])
+    script_path = None
+    if launch.script_file is not None:
+        script_path = launch.script_file.relative_to(root).as_posix()
+    if command is None:
+        name = shlex.quote(launch.script.path)
+        command = f"bash {name}"
+    if launch.run_dir != root:
+        command = f"cd {shlex.quote(launch.run_dir.relative_to(root).as_posix())} && {command}"
+    return Target(
+        root=root,
+        command=command,
+        script_path=script_path,
+        script=launch.script,
+        training=launch.script.training_command(),
+        entry=entry.relative_to(root).as_posix(),
+        cwd=cwd.relative_to(root).as_posix(),
+    )
+
+
+def _working_folder(launch: _Launch) -> Path | None:
+    cwd = launch.script.training_command().cwd
+    return None if cwd is None else (launch.run_dir / cwd).resolve()
+
+
+def _entry_file(launch: _Launch) -> Path | None:
+    training = launch.script.training_command()
+    cwd = _working_folder(launch)
+    if cwd is None or training.entry is None:
+        return None
+    if not training.is_module:
+        path = (cwd / training.entry).resolve()
+        return path if path.is_file() else None
+    module = cwd / training.entry.replace(".", "/")
+    for path in (module.with_name(module.name + ".py"), module / "__main__.py"):
+        if path.is_file():
+            return path.resolve()
+    return None
+
+
+def _no_entry(launch: _Launch) -> UserError:
+    training = launch.script.training_command()
+    where = f"{launch.script.path or 'launch.command'}:{training.line}"
+    if training.entry is None or training.cwd is None:
+        return UserError(
+            f"which program {training.entry_raw!r} starts, and where, depends on what only a run "
+            "can tell",
+            where=where,
+            fix="write the program's path out, or give the whole command with --command",
+        )
+    return UserError(
+        f"the entry {training.entry!r} does not exist in {launch.run_dir / (training.cwd or '.')}",
+        where=where,
+        fix="correct the path, or run the command from another folder with --command",
+    )
+
+
+def _shell_text(path: Path) -> str:
+    """The script's text; raises UserError for what bash would not run."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            "this is not a text file, so it is no bash script",
+            where=str(path),
+            fix="name the launch script, or the Python entry",
+        ) from error
+    first = text.partition("\n")[0]
+    if first.startswith("#!"):
+        words = first[2:].replace("/env -S ", "/env ").split()
+        names = [os.path.basename(word) for word in words if not word.startswith("-")]
+        names = [name for name in names if name != "env"]
+        if names and names[0] not in _SHELLS:
+            raise UserError(
+                f"this is a {names[0]} script; only bash and sh scripts are read",
+                where=f"{path}:1",
+                fix="name the command that trains with --command",
+            )
+    elif path.suffix not in _SHELL_SUFFIXES:
+        raise UserError(
+            f"this is no bash script: it ends in {path.suffix or 'nothing'!r} and has no `#!` line",
+            where=str(path),
+            fix="name the launch script (`train.sh`) or the Python entry (`train.py`)",
+        )
+    return text
+
+
+def _is_python(path: Path) -> bool:
+    if path.suffix in _PYTHON_SUFFIXES:
+        return True
+    try:
+        first = path.open("rb").readline(128)
+    except OSError:
+        return False
+    return first.startswith(b"#!") and b"python" in first
+
+
+def _choose(folder: Path, entry: str | None, environ: Mapping[str, str]) -> Path:
+    """The launch script or the entry of a folder; raises UserError unless there is just one."""
+    if entry is not None and not (folder / entry).is_file():
+        raise UserError(
+            f"there is no {entry!r} in {folder}; there are {_listing(folder)}",
+            where="--entry",
+            fix="give the Python file that trains, relative to the project",
+        )
+    scripts = []
+    for path in _files(folder, _SHELL_SUFFIXES):
+        started = _started_by(path, environ)
+        if started is not None and (entry is None or started == (folder / entry).resolve()):
+            scripts.append(path)
+    if not scripts and entry is not None:
+        return folder / entry
+    found = scripts or [path for path in _files(folder, _PYTHON_SUFFIXES) if _trains(path)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(repr(path.relative_to(folder).as_posix()) for path in found[:12])
+    if found:
+        raise UserError(
+            f"{len(found)} files may start the training: {names}",
+            where=str(folder),
+            fix="name one of them, or choose with --entry or --command",
+        )
+    raise UserError(
+        "no launch script and no Python file that trains was found in this folder; there are "
+        + _listing(folder),
+        where=str(folder),
+        fix="name the launch script, or give --entry or --command",
+    )
+
+
+def _started_by(path: Path, environ: Mapping[str, str]) -> Path | None:
+    try:
+        target = _from_script(path.resolve(), (), environ)
+    except UserError:
+        return None
+    return (target.root / target.entry).resolve()
+
+
+def _trains(path: Path) -> bool:
+    """Whether a Python file is a program (not only a module) that steps an optimizer."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return "torch" in text and ".backward(" in text and "__main__" in text
+
+
+def _files(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    found = []
+    for at, folders, names in os.walk(folder):
+        depth = len(Path(at).relative_to(folder).parts)
+        folders[:] = sorted(
+            name
+            for name in folders
+            if depth < _DEPTH and not name.startswith(".") and name not in _SKIPPED
+        )
+        found += [Path(at, name) for name in sorted(names) if name.endswith(suffixes)]
+    return found
+
+
+def _listing(folder: Path) -> str:
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    shown = ", ".join(repr(name) for name in names[:12] if not name.startswith("."))
+    return shown or "no files"

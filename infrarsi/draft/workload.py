@@ -1,0 +1,149 @@
+"""How long the job is, and how long a trial of it should be."""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infrarsi.contract import Workload
+from infrarsi.draft.arguments import module_constants
+from infrarsi.draft.settings import Setting
+from infrarsi.draft.sources import Sources, mentions
+from infrarsi.errors import UserError
+from infrarsi.families import normal_flag
+
+SHORT_JOB = 100  # a job of at most this many steps is run whole
+TRIAL_STEPS = 40
+_LEAST = 5
+_GUESS = 10_000
+_FLAGS = (
+    "--max-steps",
+    "--max-train-steps",
+    "--num-train-steps",
+    "--train-steps",
+    "--training-steps",
+    "--total-steps",
+    "--num-steps",
+    "--n-steps",
+    "--steps",
+    "--max-iters",
+    "--train-iters",
+    "--num-iters",
+    "--n-iters",
+    "--total-iters",
+    "--iters",
+    "--num-iterations",
+    "--max-iterations",
+    "--n-iterations",
+    "--iterations",
+    "--max-updates",
+    "--num-updates",
+    "--total-updates",
+    "--updates",
+    "--max-step",
+    "--num-batches",
+)
+_EPOCHS = ("--epochs", "--num-epochs", "--n-epochs", "--max-epochs", "--num-train-epochs")
+
+
+@dataclass(frozen=True)
+class Length:
+    """The workload, where it was read, and what is not certain about it.
+
+    `setting` is the flag that sets the number of steps; `in_micro_steps` says that it counts
+    micro-steps, of which an update takes several.
+    """
+
+    workload: Workload
+    origin: str
+    setting: Setting | None
+    in_micro_steps: bool = False
+    unknown: str = ""
+
+
+def length(settings: Sequence[Setting], accumulation: Setting | None, sources: Sources) -> Length:
+    """The job's own length decides: run whole if it is short, else for a fixed number of steps."""
+    setting = _by_names(settings, _FLAGS)
+    if setting is not None and isinstance(setting.value, int) and setting.value > 0:
+        return _from_setting(setting, accumulation, sources)
+    constant = _constant(sources)
+    if constant is not None:
+        steps, place = constant
+        return Length(_workload(steps, place), f"written in {place}", None)
+    reason = "no flag for the number of steps was found"
+    epochs = _by_names(settings, _EPOCHS)
+    if setting is not None:
+        reason = f"`{setting.place.name}` ({setting.origin}) has no value that can be read"
+    elif epochs is not None:
+        reason = f"`{epochs.place.name}` counts epochs ({epochs.origin})"
+    workload = Workload(planned_steps=_GUESS, optimizer_steps=TRIAL_STEPS, ends_by="witness")
+    unknown = f"the job's number of optimizer steps: {reason}; `planned_steps` is {_GUESS}, a guess"
+    return Length(workload, f"a guess: {reason}", None, unknown=unknown)
+
+
+def _from_setting(setting: Setting, accumulation: Setting | None, sources: Sources) -> Length:
+    steps = int(setting.value or 0)
+    origin = f"the job's own length: `{setting.place.name}` is {steps} ({setting.origin})"
+    counts = accumulation is not None and _counts_micro_steps(setting, accumulation, sources)
+    if counts and accumulation is not None and isinstance(accumulation.value, int):
+        steps //= max(1, accumulation.value)
+        origin += f", in micro-steps, {accumulation.value} to an update"
+    return Length(_workload(steps, setting.origin), origin, setting, counts)
+
+
+def _workload(steps: int, place: str) -> Workload:
+    if steps < _LEAST:
+        raise UserError(
+            f"the job takes {steps} optimizer steps, but a trial needs at least {_LEAST}",
+            where=place,
+            fix="give it more steps",
+        )
+    if steps <= SHORT_JOB:
+        return Workload(planned_steps=steps, optimizer_steps=steps, ends_by="job")
+    return Workload(planned_steps=steps, optimizer_steps=TRIAL_STEPS, ends_by="witness")
+
+
+def _by_names(settings: Sequence[Setting], names: Sequence[str]) -> Setting | None:
+    """The setting with one of the names, a passed one before a default one."""
+    ranked = [
+        (not s.is_given, names.index(name), s)
+        for s in settings
+        for name in _spellings(s)
+        if name in names and not (s.value is not None and s.value == -1)
+    ]
+    return min(ranked, key=lambda item: item[:2])[2] if ranked else None
+
+
+def _spellings(setting: Setting) -> list[str]:
+    names = setting.definition.names if setting.definition else ()
+    return [normal_flag(name) for name in (setting.words, *names)]
+
+
+def _constant(sources: Sources) -> tuple[int, str] | None:
+    """A top-level `MAX_STEPS = 500` of the entry."""
+    constants = module_constants(sources.entry)
+    for node in sources.entry.tree.body:
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            continue
+        name = node.targets[0].id
+        value = constants.get(name)
+        flag = "--" + name.lower().replace("_", "-")
+        if flag in _FLAGS and isinstance(value, int) and not isinstance(value, bool):
+            return value, sources.entry.place(node)
+    return None
+
+
+def _counts_micro_steps(setting: Setting, accumulation: Setting, sources: Sources) -> bool:
+    """Whether the loop over the steps is the one whose counter is taken modulo the accumulation."""
+    for _, node in sources.walk():
+        if not isinstance(node, ast.For) or not mentions(node.iter, setting.dest):
+            continue
+        counters = {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
+        for inner in ast.walk(node):
+            if (
+                isinstance(inner, ast.BinOp)
+                and isinstance(inner.op, ast.Mod)
+                and mentions(inner.right, accumulation.dest)
+                and any(mentions(inner.left, counter) for counter in counters)
+            ):
+                return True
+    return False

@@ -1,0 +1,136 @@
+"""The calls of a job's code that write to (or load from) a path."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from infrarsi.draft.sources import PythonFile, Sources, dotted
+
+_POSITIONAL = {  # by full name: (position, keyword)
+    "os.makedirs": (0, "name"),
+    "os.mkdir": (0, "path"),
+    "os.remove": (0, "path"),
+    "os.unlink": (0, "path"),
+    "shutil.rmtree": (0, "path"),
+    "torch.save": (1, "f"),
+    "torch.jit.save": (1, "f"),
+    "torch.onnx.export": (2, "f"),
+    "np.save": (0, "file"),
+    "np.savez": (0, "file"),
+    "np.savez_compressed": (0, "file"),
+    "np.savetxt": (0, "fname"),
+    "numpy.save": (0, "file"),
+    "numpy.savez": (0, "file"),
+    "plt.savefig": (0, "fname"),
+    "shutil.copy": (1, "dst"),
+    "shutil.copy2": (1, "dst"),
+    "shutil.copyfile": (1, "dst"),
+    "shutil.copytree": (1, "dst"),
+    "shutil.move": (1, "dst"),
+    "os.rename": (1, "dst"),
+    "os.replace": (1, "dst"),
+    "os.symlink": (1, "dst"),
+    "sqlite3.connect": (0, "database"),
+    "logging.basicConfig": (99, "filename"),
+    "wandb.init": (99, "dir"),
+}
+_LAST_NAME = {  # by the last name alone
+    "SummaryWriter": (0, "log_dir"),
+    "FileHandler": (0, "filename"),
+    "RotatingFileHandler": (0, "filename"),
+    "TimedRotatingFileHandler": (0, "filename"),
+    "save_file": (1, "filename"),
+    "save_image": (1, "fp"),
+    "savefig": (0, "fname"),
+    "save_pretrained": (0, "save_directory"),
+    "to_csv": (0, "path_or_buf"),
+    "to_parquet": (0, "path"),
+    "to_json": (0, "path_or_buf"),
+}
+_ON_PATH = ("mkdir", "write_text", "write_bytes", "touch", "unlink", "rmdir")
+_OPENERS = ("open", "io.open", "gzip.open", "bz2.open", "lzma.open", "codecs.open", "h5py.File")
+_READERS = ("torch.load", "np.load", "numpy.load", "os.path.exists", "os.path.isfile", "load_file")
+_TENSORBOARD = "SummaryWriter"
+_TENSORBOARD_DEFAULT = "runs"
+_HUBS = ("push_to_hub", "upload_file", "upload_folder", "create_repo")
+
+
+@dataclass(frozen=True)
+class PathUse:
+    """One call with a path: `path` is its expression, or a text that the library itself chooses."""
+
+    file: PythonFile
+    call: ast.Call
+    path: ast.AST
+    name: str
+
+    @property
+    def place(self) -> str:
+        """`train.py:88`."""
+        return self.file.place(self.call)
+
+
+def writes(sources: Sources) -> Iterator[PathUse]:
+    """Every call that makes, changes or removes a file or folder."""
+    for file, node in sources.walk():
+        if isinstance(node, ast.Call):
+            path = _written(node)
+            if path is not None:
+                yield PathUse(file, node, path, dotted(node.func))
+
+
+def loads(sources: Sources) -> Iterator[PathUse]:
+    """Every call that loads a checkpoint or looks whether one is there."""
+    for file, node in sources.walk():
+        if isinstance(node, ast.Call) and dotted(node.func) in _READERS and node.args:
+            yield PathUse(file, node, node.args[0], dotted(node.func))
+
+
+def uploads(sources: Sources) -> list[str]:
+    """The places that send something to a model hub."""
+    return [
+        file.place(node)
+        for file, node in sources.walk()
+        if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in _HUBS
+    ]
+
+
+def _written(node: ast.Call) -> ast.AST | None:
+    name = dotted(node.func)
+    last = name.rpartition(".")[2]
+    if name in _POSITIONAL:
+        return _argument(node, *_POSITIONAL[name])
+    if name in _OPENERS:
+        return _argument(node, 0, "file") if _writes(_argument(node, 1, "mode")) else None
+    if last in _LAST_NAME:
+        path = _argument(node, *_LAST_NAME[last])
+        if path is None and last == _TENSORBOARD:
+            return ast.Constant(_TENSORBOARD_DEFAULT)
+        return path
+    if not isinstance(node.func, ast.Attribute):
+        return None
+    if last in _ON_PATH and "." not in _imported_module(name):
+        return node.func.value
+    if last == "open" and isinstance(node.func.value, ast.Name | ast.Call | ast.BinOp):
+        return node.func.value if _writes(_argument(node, 0, "mode")) else None
+    return None
+
+
+def _imported_module(name: str) -> str:
+    return "." if name.startswith(("os.", "shutil.", "zipfile.", "tarfile.")) else ""
+
+
+def _argument(node: ast.Call, position: int, keyword: str) -> ast.expr | None:
+    for given in node.keywords:
+        if given.arg == keyword:
+            return given.value
+    arguments: Sequence[ast.expr] = node.args
+    return arguments[position] if position < len(arguments) else None
+
+
+def _writes(mode: ast.expr | None) -> bool:
+    return (
+        isinstance(mode, ast.Constant)
+        and isinstance(mode.value, str)
+        and any(letter in mode.value for letter in "wax+")
+    )
