@@ -1,6 +1,7 @@
 """How an infrarsi.yaml is laid out: order of the schema, short entries in one line, comments."""
 
 import io
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,7 +44,7 @@ def dump(project: Project, comments: Comments | None = None) -> str:
             root.yaml_add_eol_comment(_plain(comments[(key,)]), key)
         if key in _TITLES:
             root.yaml_set_comment_before_after_key(key, before="\n" + _TITLES[key])
-    return _text(root)
+    return _aligned(_text(root), comments)
 
 
 def amend(text: str, before: Project, after: Project) -> str:
@@ -161,6 +162,14 @@ def _flow(value: Any) -> Any:
         items.fa.set_flow_style()
         return items
     return value
+
+
+def _aligned(text: str, comments: Comments) -> str:
+    """Two blanks before every comment at a line's end, wherever the emitter put it."""
+    for comment in set(comments.values()):
+        written = re.escape(_plain(comment))
+        text = re.sub(rf"(?m)(?<=\S) +# {written}$", lambda found: "  " + found[0].lstrip(), text)
+    return text
 
 
 def _plain(comment: str) -> str:

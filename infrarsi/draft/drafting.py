@@ -17,7 +17,7 @@ from infrarsi.draft.machine import Machine
 from infrarsi.draft.roles import Role, digest, roles
 from infrarsi.draft.settings import Setting, settings
 from infrarsi.draft.sinks import Sinks, find
-from infrarsi.draft.sources import Sources, mentions, read
+from infrarsi.draft.sources import Sources, read
 from infrarsi.draft.target import Target, locate, with_torchrun
 from infrarsi.draft.workload import Length, length
 from infrarsi.errors import UserError
@@ -220,9 +220,7 @@ class _Drafting:
         for setting in self.settings:
             if setting.words in _DEVICE_FLAGS and str(setting.value).startswith("cpu"):
                 return False
-        return any(
-            mentions(file.tree, "cuda") or "cuda" in file.text for file in self.sources.files
-        )
+        return any("cuda" in file.text for file in self.sources.files)
 
     def _config(self, config: str | None) -> None:
         if config is None:

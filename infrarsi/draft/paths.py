@@ -266,9 +266,8 @@ def _parameters(function: ast.FunctionDef) -> set[str]:
 def _default(function: ast.FunctionDef, name: str) -> ast.expr | None:
     arguments = function.args
     names = [arg.arg for arg in arguments.args]
-    defaults = dict(
-        zip(names[len(names) - len(arguments.defaults) :], arguments.defaults, strict=False)
-    )
+    with_default = names[len(names) - len(arguments.defaults) :]
+    defaults = dict(zip(with_default, arguments.defaults, strict=True))
     for arg, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
         if value is not None:
             defaults[arg.arg] = value

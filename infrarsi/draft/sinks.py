@@ -22,7 +22,7 @@ _NAMES = re.compile(
     r"(-(out|output|save|ckpt|checkpoint|log|run))?(-(dir|directory|path|folder|file|root|to))?"
 )
 _HELP = re.compile(
-    r"\b(writ(e|es|ten)|sav(e|es|ed|ing)|output|store[sd]?|dump(ed)?)\b.*|\blog(s|ging)? (to|dir|file)"
+    r"\b(writ(e|es|ten)|sav(e|es|ed|ing)|output|store[sd]?|dump(ed)?)\b|\blog(s|ging)? (to|dir|file)"
 )
 _LOADS = re.compile(r"resume|load|init|pretrained|restore|from|start|import", re.I)
 _SILENT = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
