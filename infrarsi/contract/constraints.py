@@ -55,7 +55,13 @@ class Constraint:
     @classmethod
     def parse(cls, text: str) -> "Constraint":
         """Parse `text`; raises UserError that quotes the column of what it does not know."""
-        return _Parser(text).parse()
+        try:
+            return _Parser(text).parse()
+        except RecursionError:
+            raise UserError(
+                f"constraint {text[:40]!r}... is nested too deeply",
+                fix="split it into several constraints: all of them must hold",
+            ) from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Constraint.parse, (self.text,)

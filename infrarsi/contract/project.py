@@ -238,7 +238,7 @@ class Project(_Model):
             if names.count(name) > 1:
                 raise ValueError(f"two knobs are named {name!r}")
         known = {*names, *(knob.family for knob in self.knobs), "world", "data_parallel"}
-        for text in self.constraints:
+        for text in self.constraints if "knobs" in self.model_fields_set else ():
             unknown = Constraint.parse(text).names - known
             if unknown:
                 raise ValueError(

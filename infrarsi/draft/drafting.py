@@ -18,7 +18,7 @@ from infrarsi.draft.roles import Role, digest, roles
 from infrarsi.draft.settings import Setting, settings
 from infrarsi.draft.sinks import Sinks, find
 from infrarsi.draft.sources import Sources, read
-from infrarsi.draft.target import Target, locate, with_torchrun
+from infrarsi.draft.target import Target, locate, python_path, with_torchrun
 from infrarsi.draft.workload import Length, length
 from infrarsi.errors import UserError
 
@@ -79,15 +79,17 @@ def draft(
     requirements: Sequence[str] = (),
     machine: Machine | None = None,
     environ: Mapping[str, str] | None = None,
+    root: Path | None = None,
 ) -> Draft:
     """Read the job behind a launch script, a Python entry or a folder; nothing of it is run.
 
-    `environ` is the environment that the job will be started in. Raises UserError with the place
+    `environ` is the environment that the job will be started in, `root` the project's folder where
+    it is settled already. Raises UserError with the place
     for a job that cannot be understood or that writes where no trial may.
     """
     environ = os.environ if environ is None else environ
     machine = machine or Machine.here(environ)
-    found = locate(target, entry=entry, command=command, environ=environ)
+    found = locate(target, entry=entry, command=command, environ=environ, root=root)
     sources = read(found.root, found.entry, _search_path(found))
     questions: list[Question] = []
     if found.script_path is None and command is None:
@@ -103,11 +105,9 @@ def _search_path(target: Target) -> list[str]:
     folder = str(Path(target.entry).parent)
     first = target.cwd if target.training.is_module else folder
     search = [first, target.cwd]
-    assignment = target.training.environment.get("PYTHONPATH")
-    for item in (assignment.value or "").split(":") if assignment else ():
-        inside = os.path.relpath(target.root / target.cwd / item, target.root) if item else ".."
-        if not inside.startswith(".."):
-            search.append(inside)
+    for path in python_path(target.script, target.root / target.cwd):
+        if path.is_relative_to(target.root):
+            search.append(path.relative_to(target.root).as_posix())
     return list(dict.fromkeys(search))
 
 
@@ -253,7 +253,9 @@ class _Drafting:
                 "a trial runs all of them"
             )
         if self.around.is_gpu:
-            self.tell("launch", "gpus_per_node", told=f"{self.around.processes} processes a node")
+            self.tell(
+                "launch", "gpus_per_node", told=f"processes on a node: {self.around.processes}"
+            )
         else:
             self.tell("launch", "gpus_per_node", told="no GPU here, or the job uses none")
         return Launch(

@@ -43,7 +43,7 @@ class Surroundings:
 def from_settings(settings: Sequence[Setting], around: Surroundings) -> list[Found]:
     """One knob for each family that the job's own flags or variables set; the first flag counts."""
     found: dict[str, Found] = {}
-    for setting in settings:
+    for setting in sorted(settings, key=lambda s: (not s.is_given, s.words.startswith("--no-"))):
         family = _family(setting)
         if family is None or family.name in _NEVER or family.name in found:
             continue

@@ -197,7 +197,7 @@ class Reader:
         is_method = isinstance(owner, ast.ClassDef)
         told: list[Told] = []
         for other, node in self.sources.walk():
-            if not isinstance(node, ast.Call) or dotted(node.func).rpartition(".")[2] != called:
+            if not isinstance(node, ast.Call) or not self._is_own(node, called):
                 continue
             passed = [k.value for k in node.keywords if k.arg == name]
             index = None if position is None else position - is_method
@@ -205,13 +205,22 @@ class Reader:
                 passed = [node.args[index]]
             told += [t for value in passed for t in self.read(other, value, depth)]
         default = _default(function, name)
+        if not told and name in self.by_dest:
+            return [Told(control=self.by_dest[name])]  # click passes it
         if not told and default is not None:
             return self.read(file, default, depth)
         return told
 
+    def _is_own(self, node: ast.Call, called: str) -> bool:
+        """Whether a call may be of the job's own function `called` (`torch.save` is not)."""
+        first, _, last = dotted(node.func).rpartition(".")
+        return last == called and first.partition(".")[0] not in self.sources.external
+
     def _returned(self, file: PythonFile, node: ast.Call, depth: int) -> list[Told]:
         """What a function of the job returns."""
         called = dotted(node.func).rpartition(".")[2]
+        if not self._is_own(node, called):
+            return [_UNKNOWN]
         for other in self.sources.files:
             for function in ast.walk(other.tree):
                 if isinstance(function, _FUNCTIONS) and function.name == called:

@@ -44,8 +44,7 @@ def roles(sources: Sources) -> tuple[Role, ...]:
     """The role of every file of the job; the entry is always editable."""
     entry = sources.entry
     found = [Role(entry.path, "editable", "the entry")]
-    for file in sources.files[1:]:
-        found.append(_role(file, entry))
+    found += [_role(file, entry) for file in sources.files[1:] if file.tree.body]
     found += [Role(path, "unreadable", "it does not parse") for path in sources.unreadable]
     return tuple(found)
 
@@ -63,8 +62,6 @@ def _role(file: PythonFile, entry: PythonFile) -> Role:
     """
     loader = _call(file, "DataLoader")
     name = Path(file.path).stem
-    if name == "__init__" and not _definitions(file):
-        return Role(file.path, "editable", f"imported by {entry.path}")
     if loader is not None:
         kind = _by_content(file)
         if kind in (None, "data"):

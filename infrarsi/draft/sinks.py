@@ -22,7 +22,7 @@ _NAMES = re.compile(
     r"(-(out|output|save|ckpt|checkpoint|log|run))?(-(dir|directory|path|folder|file|root|to))?"
 )
 _HELP = re.compile(
-    r"\b(writ(e|es|ten)|sav(e|es|ed|ing)|output|store[sd]?|dump(ed)?)\b|\blog(s|ging)? (to|dir|file)"
+    r"\b(writ(e|es|ten)|sav(e|es|ed|ing)|output|store[sd]?|dump(ed)?)\b|\blogs? (to|dir|file)"
 )
 _LOADS = re.compile(r"resume|load|init|pretrained|restore|from|start|import", re.I)
 _SILENT = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
@@ -63,6 +63,8 @@ def find(target: Target, sources: Sources, settings: Sequence[Setting]) -> Sinks
     for use, told in _all(reader, writes(sources)):
         _written(use, told, target, sinks)
     for setting in settings:
+        if _made_by_script(setting, target):
+            continue
         if setting.dest not in loaded and _is_named_sink(setting):
             sinks.add(str(setting.place), FRESH, _told(setting))
     for name, (place, value) in _TRACKERS.items():
@@ -88,6 +90,8 @@ def _written(use: PathUse, told: Told, target: Target, sinks: Sinks) -> None:
     if told.control is not None:
         setting = told.control
         if setting.value is not None or not setting.is_known:
+            if _made_by_script(setting, target):
+                return  # the folder of that name is taken care of where the script makes it
             origin = f"{use.place} writes there; {_told(setting)}"
             if setting.place.kind is PlaceKind.FLAG and not _is_text(setting):
                 return
@@ -103,11 +107,27 @@ def _written(use: PathUse, told: Told, target: Target, sinks: Sinks) -> None:
     if told.is_whole or "/" in inside:
         folder = _sink_folder(target.root, inside, told.is_whole)
         if folder:
-            sinks.add(f"path:{folder}", FRESH, f"{use.place} writes {told.text}")
+            sinks.add(f"path:{folder}", FRESH, f"{use.place} writes {inside}")
             return
     sinks.notes.append(
         f"{use.place} writes {told.text}... into the project's folder; every trial has its own copy"
     )
+
+
+def _made_by_script(setting: Setting, target: Target) -> bool:
+    """Whether the script itself makes the folder of the project that a flag names.
+
+    The program may rely on that, so the flag stays and the folder is emptied instead.
+    """
+    if setting.place.kind is not PlaceKind.FLAG or not isinstance(setting.value, str):
+        return False
+    wanted = _inside(setting.value, target)
+    if wanted is None or not setting.value:
+        return False
+    made = [
+        _inside(w.target, target) for w in target.script.writes() if w.target and w.by == "mkdir"
+    ]
+    return wanted in made
 
 
 def _inside(text: str, target: Target) -> str | None:

@@ -2,6 +2,7 @@
 
 import os
 import posixpath
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from infrarsi.scripts import Script, TrainingCommand
 _SHELLS = ("bash", "sh", "dash")
 _SHELL_SUFFIXES = (".sh", ".bash")
 _PYTHON_SUFFIXES = (".py",)
+_VARIABLE = re.compile(r"\$\{?(\w+)\}?")
+_FOLDERS_ABOVE = 3  # outside a repository
 _DEPTH = 3  # folders below the target that are looked into for scripts
 _SKIPPED = ("node_modules", "venv", "env", "site-packages", "__pycache__", "tests", "test")
 
@@ -49,9 +52,16 @@ class _Launch:
 
 
 def locate(
-    target: Path, *, entry: str | None, command: str | None, environ: Mapping[str, str]
+    target: Path,
+    *,
+    entry: str | None,
+    command: str | None,
+    environ: Mapping[str, str],
+    root: Path | None = None,
 ) -> Target:
     """The launch behind a script, a Python file, a folder, or a folder with a command.
+
+    `root` fixes the project's folder for a command; otherwise it is found.
 
     Raises UserError where there is none, or more than one.
     """
@@ -63,7 +73,8 @@ def locate(
         )
     target = target.resolve()
     if command is not None:
-        return _from_command(target if target.is_dir() else target.parent, command, environ)
+        folder = target if target.is_dir() else target.parent
+        return _from_command(folder, command, environ, root)
     if target.is_dir():
         target = _choose(target, entry, environ)
     if _is_python(target):
@@ -71,7 +82,9 @@ def locate(
     return _from_script(target, (), environ)
 
 
-def _from_command(folder: Path, command: str, environ: Mapping[str, str]) -> Target:
+def _from_command(
+    folder: Path, command: str, environ: Mapping[str, str], root: Path | None
+) -> Target:
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -89,9 +102,9 @@ def _from_command(folder: Path, command: str, environ: Mapping[str, str]) -> Tar
             environ=environ,
             root=str(folder),
         )
-        return _finish(_Launch(folder, folder / name, script), command)
+        return _finish(_Launch(folder, folder / name, script), command, root)
     script = Script.parse(command, environ=environ, root=str(folder))
-    return _finish(_Launch(folder, None, script), command)
+    return _finish(_Launch(folder, None, script), command, root)
 
 
 def _from_python(path: Path, environ: Mapping[str, str]) -> Target:
@@ -109,14 +122,10 @@ def with_torchrun(target: Target, processes: int, environ: Mapping[str, str]) ->
 
 
 def _from_script(path: Path, arguments: tuple[str, ...], environ: Mapping[str, str]) -> Target:
-    """A script is run in its own folder, unless its entry is only found from the repository."""
+    """A script is run in its own folder, unless its entry is only found from a folder above."""
     text = _shell_text(path)
-    repository = git_root(path)
-    folders = [path.parent]
-    if repository is not None and repository != path.parent:
-        folders.append(repository)
     launches = []
-    for folder in folders:
+    for folder in _run_folders(path):
         name = path.relative_to(folder).as_posix()
         script = Script.parse(
             text, name, script_arguments=arguments, environ=environ, root=str(folder)
@@ -124,36 +133,40 @@ def _from_script(path: Path, arguments: tuple[str, ...], environ: Mapping[str, s
         launches.append(_Launch(folder, path, script))
     good = [launch for launch in launches if _entry_file(launch) is not None]
     if not good:
-        raise _no_entry(launches[0])
-    if len(good) == 2 and _working_folder(good[0]) == _working_folder(good[1]):
-        good.reverse()  # it changes to its own folder by itself: the shorter command will do
-    return _finish(good[0], None)
+        known = [launch for launch in launches if _working_folder(launch) is not None]
+        raise _no_entry((known or launches)[0])
+    chosen = good[0]
+    if len(good) > 1 and _working_folder(good[1]) == _working_folder(chosen):
+        # The script changes to a folder of its own choice: the command from the top is plainer.
+        chosen = good[-1] if _working_folder(good[-1]) == _working_folder(chosen) else good[1]
+    return _finish(chosen, None)
 
 
-def _finish(launch: _Launch, command: str | None) -> Target:
+def _run_folders(path: Path) -> list[Path]:
+    """The folder of a script, and those above it that it may have been meant to be run in."""
+    repository = git_root(path)
+    folders = [path.parent]
+    for folder in path.parent.parents:
+        if folders[-1] == repository or folder in (Path(folder.anchor), Path.home()):
+            break
+        if repository is None and len(folders) > _FOLDERS_ABOVE:
+            break
+        folders.append(folder)
+    return folders
+
+
+def _finish(launch: _Launch, command: str | None, root: Path | None = None) -> Target:
     entry, cwd = _entry_file(launch), _working_folder(launch)
     if entry is None or cwd is None:
         raise _no_entry(launch)
-    script_folder = launch.script_file.parent if launch.script_file else launch.run_dir
-    needed = common_folder([script_folder, cwd, entry.parent, launch.run_dir])
-    if needed in (Path(needed.anchor), Path.home()):
-        raise UserError(
-            f"the script is in {script_folder} and its entry in {entry.parent}: they share no "
-            "project folder",
-            where=launch.script.path or "launch.command",
-            fix="put the launch script into the folder of the job",
-        )
-    repository = git_root(entry)
-    root = needed
-    if repository is not None and is_tracked(repository, launch.script_file or entry):
-        root = common_folder([repository, needed])
+    root = root or _project_root(launch, entry, cwd)
     script_path = None
     if launch.script_file is not None:
         script_path = launch.script_file.relative_to(root).as_posix()
     if command is None:
-        name = shlex.quote(launch.script.path)
-        command = f"bash {name}"
-    if launch.run_dir != root:
+        name = launch.script.path if launch.run_dir.is_relative_to(root) else script_path
+        command = f"bash {shlex.quote(name or '')}"
+    if launch.run_dir != root and launch.run_dir.is_relative_to(root):
         command = f"cd {shlex.quote(launch.run_dir.relative_to(root).as_posix())} && {command}"
     return Target(
         root=root,
@@ -164,6 +177,23 @@ def _finish(launch: _Launch, command: str | None) -> Target:
         entry=entry.relative_to(root).as_posix(),
         cwd=cwd.relative_to(root).as_posix(),
     )
+
+
+def _project_root(launch: _Launch, entry: Path, cwd: Path) -> Path:
+    """The repository if it tracks the launch script, else the smallest folder with all parts."""
+    script_folder = launch.script_file.parent if launch.script_file else launch.run_dir
+    needed = common_folder([script_folder, cwd, entry.parent])
+    if needed in (Path(needed.anchor), Path.home()):
+        raise UserError(
+            f"the script is in {script_folder} and its entry in {entry.parent}: they share no "
+            "project folder",
+            where=launch.script.path or "launch.command",
+            fix="put the launch script into the folder of the job",
+        )
+    repository = git_root(entry)
+    if repository is not None and is_tracked(repository, launch.script_file or entry):
+        return common_folder([repository, needed])
+    return needed
 
 
 def _working_folder(launch: _Launch) -> Path | None:
@@ -179,11 +209,28 @@ def _entry_file(launch: _Launch) -> Path | None:
     if not training.is_module:
         path = (cwd / training.entry).resolve()
         return path if path.is_file() else None
-    module = cwd / training.entry.replace(".", "/")
-    for path in (module.with_name(module.name + ".py"), module / "__main__.py"):
-        if path.is_file():
-            return path.resolve()
+    for folder in [cwd, *python_path(launch.script, cwd)]:
+        module = folder / training.entry.replace(".", "/")
+        for path in (module.with_name(module.name + ".py"), module / "__main__.py"):
+            if path.is_file():
+                return path.resolve()
     return None
+
+
+def python_path(script: Script, cwd: Path) -> list[Path]:
+    """The folders of PYTHONPATH that the script sets, as far as they can be read."""
+    assignment = script.training_command().environment.get("PYTHONPATH")
+    if assignment is None:
+        return []
+    text = assignment.value
+    if text is None:  # `PYTHONPATH="$ROOT/src:$PYTHONPATH"` is not known as a whole
+        known = {name: found.value for name, found in script.assignments().items()}
+        known["PWD"] = str(cwd)
+        text = _VARIABLE.sub(
+            lambda use: known.get(use.group(1)) or use.group(0),
+            assignment.raw.partition("=")[2].strip("\"'").replace("$(pwd)", str(cwd)),
+        )
+    return [(cwd / item).resolve() for item in text.split(":") if item and "$" not in item]
 
 
 def _no_entry(launch: _Launch) -> UserError:
