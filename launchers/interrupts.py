@@ -14,7 +14,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interrupts:
     """Counts SIGINT and SIGTERM while it is entered.
 
-    `requested` is true after the first; every loop looks at it. At the second the process ends
+    `requested` is true after the first, until it is acknowledged; every loop looks at it. At the second the process ends
     with exit code 130: the ends of the supervisors' pipes close with it, so their trees are gone
     within 2 s. Enter it after Ray was started, which replaces the handler of SIGTERM, or call
     `renew` then. Outside the main thread it counts nothing.
@@ -24,13 +24,18 @@ class Interrupts:
         """`on_first` is called in the handler of the first signal; it must not block."""
         self._on_first = on_first
         self._count = 0
+        self._acknowledged = False
         self._before: dict[signal.Signals, Any] = {}
         self._last_words: list[Callable[[], None]] = []
 
     @property
     def requested(self) -> bool:
-        """Whether the user has asked to stop."""
-        return self._count > 0
+        """Whether the user has asked to stop and nobody has acknowledged it."""
+        return self._count > 0 and not self._acknowledged
+
+    def acknowledge(self) -> None:
+        """Go on after the first signal (to verify what was found); a second still ends all."""
+        self._acknowledged = True
 
     def before_exit(self, call: Callable[[], None]) -> None:
         """Have `call` run before the process ends at the second signal; it must be quick."""

@@ -74,6 +74,7 @@ class Campaign:
             project_root=start.project_root,
             tree_digest=start.tree_digest,
             snapshot=self._desk.snapshot.digest,
+            snapshot_root=self._desk.snapshot.root,
             optimizer_steps=project.workload.optimizer_steps,
             planned_steps=project.workload.planned_steps,
             searcher=project.search.searcher,

@@ -31,11 +31,16 @@ class Refused:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one execution says about speed and memory, on the harness's clock."""
+    """What one execution says about speed and memory, on the harness's clock.
+
+    `step_time_s` is the median of the steady steps, `mean_step_s` their mean, recurring slow ones
+    included.
+    """
 
     step_time_s: float | None
     one_off_s: float | None
     peak_bytes: int | None
+    mean_step_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,8 @@ class PairTimes:
     candidate_step_s: float
     reference_one_off_s: float
     candidate_one_off_s: float
+    reference_mean_s: float | None = None
+    candidate_mean_s: float | None = None
 
 
 @dataclass(frozen=True)

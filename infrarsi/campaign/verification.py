@@ -1,7 +1,7 @@
 """Verification: the best candidates against the untouched reference, back to back."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from infrarsi.campaign.execution import Desk
 from infrarsi.campaign.parts import Judge, PairTimes, Refused, Standing
@@ -166,16 +166,20 @@ class Verification:
         a, b = measured["A"], measured["B"]
         if results["B"].outcome is not Outcome.OK or a.step_time_s is None or b.step_time_s is None:
             return None, verdict
-        times = PairTimes(a.step_time_s, b.step_time_s, a.one_off_s or 0.0, b.one_off_s or 0.0)
+        times = PairTimes(
+            a.step_time_s,
+            b.step_time_s,
+            a.one_off_s or 0.0,
+            b.one_off_s or 0.0,
+            a.mean_step_s,
+            b.mean_step_s,
+        )
         self._desk.journal.append(
             "pair",
             candidate_id=contender.candidate.id,
             index=index,
             order=order,
-            reference_step_s=times.reference_step_s,
-            candidate_step_s=times.candidate_step_s,
-            reference_one_off_s=times.reference_one_off_s,
-            candidate_one_off_s=times.candidate_one_off_s,
+            **asdict(times),
         )
         return times, verdict
 
@@ -222,6 +226,8 @@ def _times(pair: Pair) -> PairTimes:
         pair.candidate_step_s,
         pair.reference_one_off_s or 0.0,
         pair.candidate_one_off_s or 0.0,
+        pair.reference_mean_s,
+        pair.candidate_mean_s,
     )
 
 

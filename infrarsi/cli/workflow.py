@@ -17,6 +17,7 @@ from infrarsi.cli.console import Console
 from infrarsi.cli.honoured import insist_on_honoured
 from infrarsi.cli.options import OnInterrupt, Preferences
 from infrarsi.contract import Project
+from infrarsi.contract.files import dump
 from infrarsi.errors import Interrupted, UserError
 from infrarsi.runs import DEFAULT_ROOT, Journal, RunDirectory, RunState, write_atomically
 
@@ -120,7 +121,7 @@ def opened(
         if resume is not None:
             _same_contract(run, project)
         else:
-            shutil.copyfile(job.contract, run.contract)
+            write_atomically(run.contract, dump(project))
         journal = Journal(run.journal, clock)
         console.log_to(run.log)
         console.say(f"Run directory: {run.path}")
@@ -129,7 +130,7 @@ def opened(
         try:
             yield from _with_ray(job, project, run, journal, console, clock)
         finally:
-            _write_outputs(run, RunState.of(journal.events))
+            write_outputs(run, RunState.of(journal.events))
             journal.close()
             shutil.rmtree(run.path / "cache", ignore_errors=True)
     finally:
@@ -179,7 +180,8 @@ def _witness_key(run: RunDirectory) -> str:
     return path.read_text()
 
 
-def _write_outputs(run: RunDirectory, state: RunState) -> None:
+def write_outputs(run: RunDirectory, state: RunState) -> None:
+    """result.json, REPORT.md and pack.yaml as far as the journal goes."""
     from infrarsi.experience import dumps, pack_of
     from infrarsi.report import report, result
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Protocol
 
 from infrarsi.contract import ExecutionRequest, ExecutionResult
@@ -49,7 +50,12 @@ class Bench(Protocol):
 
     def __enter__(self) -> "Bench": ...
 
-    def __exit__(self, *exc: object) -> None: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
 
 
 class SearchLoop(Protocol):

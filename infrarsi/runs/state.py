@@ -64,6 +64,8 @@ class Pair:
     candidate_step_s: float
     reference_one_off_s: float | None = None
     candidate_one_off_s: float | None = None
+    reference_mean_s: float | None = None
+    candidate_mean_s: float | None = None
 
 
 @dataclass

@@ -1,0 +1,215 @@
+"""Recipes, patches and overlays of one project, as a campaign asks for them."""
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infrarsi.campaign import Prepared, RecipeReport, ReferenceFacts, Refused
+from infrarsi.cli.console import Console
+from infrarsi.contract import (
+    Candidate,
+    Constraint,
+    DimensionKind,
+    ExecutionRequest,
+    Overlay,
+    Point,
+    Project,
+    RunKind,
+    Scalar,
+    SnapshotRef,
+    Space,
+)
+from infrarsi.runs import RunDirectory
+
+if TYPE_CHECKING:
+    from infrarsi.workspace.local_check import CheckOutcome, Recording
+    from infrarsi.workspace.recipes.base import Recipe
+    from infrarsi.workspace.recipes.combine import Combined
+
+_CHECK_TIMEOUT_S = 120.0
+_RECORD_TIMEOUT_S = 600.0
+
+
+class Workbench:
+    """Recipes, patches and overlays of one project."""
+
+    def __init__(self, project: Project, run: RunDirectory, console: Console) -> None:
+        self._project = project
+        self._run = run
+        self._console = console
+        self._build = lru_cache(maxsize=None)(self._combined)
+
+    def prepare(self, snapshot: SnapshotRef, facts: ReferenceFacts) -> Prepared:
+        """Try each recipe alone, check it on recorded calls, and build the space."""
+        from infrarsi.families import dimensions
+        from infrarsi.node.inventory import local_node
+
+        node = local_node()
+        device = "gpu" if node.gpus else "cpu"
+        reports = self._recipe_reports(snapshot)
+        offered = [(r.name, r.family) for r in reports if r.status == "offered"]
+        found = dimensions(self._project, offered, "gpu" if device == "gpu" else "cpu")
+        names = {d.name for d in found if d.kind is DimensionKind.RECIPE}
+        reports = [
+            r
+            if r.status != "offered" or r.name in names
+            else RecipeReport(r.name, r.family, r.title, "not_allowed", "`search.patches`", r.notes)
+            for r in reports
+        ]
+        space = Space(
+            dimensions=found,
+            constraints=tuple(Constraint.parse(text) for text in self._project.constraints),
+            derived=(("world", max(1, self._project.launch.gpus_per_node)),),
+            planned_steps=self._project.workload.planned_steps,
+            memory_limit_bytes=node.memory_bytes if device == "cpu" else None,
+        )
+        return Prepared(space, tuple(reports))
+
+    def _recipe_reports(self, snapshot: SnapshotRef) -> list[RecipeReport]:
+        from infrarsi.workspace.recipes import recipes
+        from infrarsi.workspace.recipes.base import Declined
+
+        files = self._sources(snapshot)
+        reports: list[RecipeReport] = []
+        fitting: list[tuple[RecipeReport, Combined]] = []
+        for recipe in recipes():
+            missing = [name for name in recipe.needs if name not in self._project.allow]
+            answer = recipe.apply(files)
+            if isinstance(answer, Declined):
+                reports.append(_report(recipe, "declined", answer.reason))
+            elif missing:
+                reason = f"changes precision: it needs `allow: [{missing[0]}]`"
+                reports.append(_report(recipe, "not_allowed", reason))
+            else:
+                built = self._build(snapshot.root, (recipe.name,))
+                if isinstance(built, Refused):
+                    reports.append(_report(recipe, "declined", built.reason))
+                else:
+                    offered = _report(recipe, "offered", "", built.notes)
+                    fitting.append((offered, built))
+                    reports.append(offered)
+        return self._checked(snapshot, files, reports, fitting)
+
+    def _checked(
+        self,
+        snapshot: SnapshotRef,
+        files: dict[str, str],
+        reports: list[RecipeReport],
+        fitting: "Sequence[tuple[RecipeReport, Combined]]",
+    ) -> list[RecipeReport]:
+        """Old and new code of each recipe, run on recorded calls before it costs a trial."""
+        from infrarsi.workspace.local_check import CheckOutcome, CheckStatus, check
+
+        if not fitting:
+            return reports
+        folder = self._run.path / "recorded"
+        recording = self._record(snapshot, files, folder)
+        found: dict[str, RecipeReport] = {}
+        python = shutil.which("python3") or sys.executable
+        for offered, built in fitting:
+            outcome = (
+                recording
+                if isinstance(recording, CheckOutcome)
+                else check(
+                    python,
+                    files,
+                    {**files, **built.files},
+                    recording=recording,
+                    timeout_s=_CHECK_TIMEOUT_S,
+                )
+            )
+            failed = outcome.status is CheckStatus.FAILED
+            found[offered.name] = RecipeReport(
+                offered.name,
+                offered.family,
+                offered.title,
+                "failed_check" if failed else "offered",
+                f"local check {outcome.status.replace('_', ' ')}: {outcome.reason}",
+                offered.notes,
+            )
+            self._console.say(f"  {offered.name}: {found[offered.name].reason}", False)
+        shutil.rmtree(folder, ignore_errors=True)
+        return [found.get(report.name, report) for report in reports]
+
+    def _record(
+        self, snapshot: SnapshotRef, files: dict[str, str], folder: Path
+    ) -> "Recording | CheckOutcome":
+        from infrarsi.node.inventory import local_node
+        from infrarsi.workspace.local_check import record
+
+        overlay = self.overlay(snapshot, Candidate.of())
+        assert isinstance(overlay, Overlay)
+        shutil.rmtree(folder, ignore_errors=True)
+        request = ExecutionRequest(
+            execution_id="recorded",
+            kind=RunKind.AUDIT,
+            snapshot=snapshot,
+            overlay=overlay,
+            receipt_dir=str(folder),
+            cache_dir=str(self._run.path / "cache"),
+            optimizer_steps=1,
+            ends_by="witness",
+            witness_key="",
+            gpus_per_node=self._project.launch.gpus_per_node,
+            env_pass=tuple(self._project.launch.env_pass),
+        )
+        return record(
+            request,
+            local_node(),
+            base=os.environ,
+            files=files,
+            into=folder,
+            timeout_s=_RECORD_TIMEOUT_S,
+        )
+
+    def _sources(self, snapshot: SnapshotRef) -> dict[str, str]:
+        from infrarsi.workspace.sources import Sources
+
+        sources = Sources.of(snapshot)
+        return sources.texts(p for p in self._project.editable if sources.exists(p))
+
+    def _combined(self, root: str, names: tuple[str, ...]) -> "Combined | Refused":
+        from infrarsi.workspace.recipes import recipes
+        from infrarsi.workspace.recipes.combine import NotCombined, combine
+
+        snapshot = SnapshotRef("", root, "")
+        chosen = [recipe for recipe in recipes() if recipe.name in names]
+        built = combine(chosen, self._sources(snapshot))
+        if isinstance(built, NotCombined):
+            return Refused(f"{built.recipe}: {built.reason}")
+        return built
+
+    def assemble(self, snapshot: SnapshotRef, point: Point) -> Candidate | Refused:
+        """The candidate of a point: knobs as settings, recipes as one combined patch."""
+        from infrarsi.workspace.recipes import RECIPE_NAMES
+
+        reference = {knob.name: knob.reference for knob in self._project.knobs}
+        settings: dict[str, Scalar] = {
+            name: value
+            for name, value in point.items()
+            if name in reference and value != reference[name]
+        }
+        names = tuple(name for name in RECIPE_NAMES if point.get(name) is True)
+        if not names:
+            return Candidate.of(settings)
+        built = self._build(snapshot.root, names)
+        if isinstance(built, Refused):
+            return built
+        return Candidate.of(settings, built.patch)
+
+    def overlay(self, snapshot: SnapshotRef, candidate: Candidate) -> Overlay | Refused:
+        """How the candidate's copy differs from the snapshot."""
+        from infrarsi.workspace import PatchFailed, Sources, overlay
+
+        try:
+            return overlay(self._project, Sources.of(snapshot), candidate)
+        except PatchFailed as error:
+            return Refused(str(error))
+
+
+def _report(recipe: "Recipe", status: str, reason: str, notes: Sequence[str] = ()) -> RecipeReport:
+    return RecipeReport(recipe.name, recipe.family, recipe.title, status, reason, tuple(notes))
