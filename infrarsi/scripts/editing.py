@@ -165,7 +165,11 @@ def _append(reading: Reading, launched: Launched, texts: list[str]) -> Edit:
     """More words at the end of the command; on a line of their own where the others have one."""
     source = reading.expander.source
     node = launched.invocation.node
-    words = [w for w in launched.invocation.words if reading.expander.raw(w) not in _PASSED_ON]
+    words = [
+        word
+        for word, found in zip(launched.invocation.words, launched.invocation.fields, strict=True)
+        if found.word is not None or reading.expander.raw(word) not in _PASSED_ON
+    ]
     last = max(words, key=lambda word: word.end_byte)
     written = b" ".join(quote(text) for text in texts)
     start = line_start(source, last.start_byte)

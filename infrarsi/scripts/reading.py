@@ -1,6 +1,6 @@
 """Everything that is read out of a script at once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -87,7 +87,8 @@ class Reading:
 
     def _check_syntax(self, launched: Launched) -> None:
         node = launched.invocation.statement
-        if node.has_error:
+        lines = range(node.start_point[0], node.end_point[0] + 1)
+        if any(error.start_point[0] in lines for error in _errors(self.tree.root_node)):
             raise UserError(
                 "the shell syntax of the training command is not understood",
                 where=f"{self.where}:{self.expander.line(node)}",
@@ -215,6 +216,15 @@ class Reading:
 
 
 _FIX_NOTHING = "give the script that holds the training command, or set `launch.command`"
+
+
+def _errors(node: Node) -> Iterator[Node]:
+    """Text that the grammar could not place, and what it missed."""
+    if node.is_error or node.is_missing:
+        yield node
+    elif node.has_error:
+        for child in node.children:
+            yield from _errors(child)
 
 
 def _state_of(node: Node | None, states: dict[int, State]) -> State | None:

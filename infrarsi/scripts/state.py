@@ -53,7 +53,12 @@ class State:
         """From here on `name` holds something unknown."""
         exported = name in self.exported
         hole = (Hole(expression, line),)
-        self.variables[name] = Variable(hole, None, expression, line, exported)
+        before = self.variables.get(name)
+        if before is not None and before.elements is not None:
+            elements = (Field(hole, line),)
+            self.variables[name] = Variable(None, elements, expression, line, exported)
+        else:
+            self.variables[name] = Variable(hole, None, expression, line, exported)
 
 
 def merge(states: list[State], condition: str, line: int) -> State:
@@ -77,6 +82,12 @@ def merge(states: list[State], condition: str, line: int) -> State:
     return merged
 
 
+def _elements(variable: Variable) -> tuple[Field, ...]:
+    if variable.elements is not None:
+        return variable.elements
+    return (Field(variable.atoms or (), variable.line),)
+
+
 def _merge_variable(
     a: Variable | None, b: Variable | None, name: str, condition: str, line: int
 ) -> Variable:
@@ -89,7 +100,7 @@ def _merge_variable(
         return replace(known, atoms=(Hole(f"${name}, {condition}", line),))
     exported = a.exported or b.exported
     if a.elements is not None or b.elements is not None:
-        elements = merge_elements(a.elements or (), b.elements or (), condition, line)
+        elements = merge_elements(_elements(a), _elements(b), condition, line)
         return replace(b, atoms=None, elements=elements, exported=exported)
     atoms = merge_atoms(a.atoms or (), b.atoms or (), condition, line)
     return replace(b, atoms=atoms, exported=exported)
