@@ -89,7 +89,9 @@ class _Parser:
         while at < len(stripped):
             match = _TOKEN.match(stripped, at)
             if match is None:
-                raise self._error(f"column {at + 1}: {stripped[at:].strip()[:12]!r} is not known")
+                rest = stripped[at:].lstrip()
+                column = len(stripped) - len(rest) + 1
+                raise self._error(f"column {column}: {rest[:12]!r} is not known")
             kind = match.lastgroup or ""
             yield kind, match.group(kind), match.start(kind)
             at = match.end()

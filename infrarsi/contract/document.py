@@ -28,6 +28,8 @@ class Document:
             return cls(yaml.load(text), yaml.compose(text))
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
+            if "stream end" in str(error.problem) and error.context_mark:
+                mark = error.context_mark  # what was opened says more than where the file ends
             line = mark.line + 1 if mark else 1
             raise UserError(
                 f"this is not YAML: {_sentence(error)}",
