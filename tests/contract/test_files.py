@@ -163,7 +163,7 @@ def test_words_that_look_like_other_types_stay_words() -> None:
         ),
         ("- a\n- b\n", 1, "must be a mapping of keys, but it is a list"),
         ("", 1, "but it is empty"),
-        ("a: 1\nb: [1,\n\n\n", 2, "this is not YAML"),
+        ("a: 1\nb: [1\n\n\n", 2, "this is not YAML"),
         ("a: 1\n\tb: 2\n", 2, "this is not YAML"),
         (HEAD + "---\nname: two\n", 4, "this is not YAML"),
     ],
