@@ -16,6 +16,7 @@ Device = Literal["cpu", "gpu"]
 Law = Literal["table", "doubling"]
 
 _FILE = Path(__file__).with_name("catalogue.toml")
+_TRUTH = {"1": "true", "yes": "true", "on": "true", "0": "false", "no": "false", "off": "false"}
 _LAW_KEYS = ("from_zero", "doubling")
 
 
@@ -86,7 +87,13 @@ class Family:
         if any(same(value, own) for own in self.values):
             return value
         words = self.spelling.values
-        return words.get(str(value), words.get(str(value).lower(), value))
+        spelled = str(value).lower()
+        for word in (str(value), spelled, _TRUTH.get(spelled, spelled)):
+            if word in words:
+                return words[word]
+        truth = _TRUTH.get(spelled, spelled) == "true"
+        is_truth = spelled in _TRUTH or spelled in ("true", "false")
+        return truth if is_truth and set(self.values) == {False, True} else value
 
     def is_allowed(self, allow: tuple[str, ...]) -> bool:
         """Whether a contract with these `allow` entries lets it be searched."""
