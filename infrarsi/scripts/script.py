@@ -129,7 +129,7 @@ class Script:
         """The edited script, refused unless reading it gives exactly what was asked for."""
         source = apply(self.reading.expander.source, edits)
         new = replace(self, text=source.decode(errors="surrogateescape"))
-        if new._facts() != wanted:
+        if new._facts().apart(name) != wanted.apart(name):
             raise UserError(
                 f"`{name}` cannot be changed without changing something else as well",
                 where=f"{self.where}:{self.training_command().line}",
@@ -146,6 +146,12 @@ class _Facts:
     options: dict[str, str | bool | None]
     environment: dict[str, str | None]
     entry: str | None
+
+    def apart(self, name: str) -> "_Facts":
+        """With that argument at the end: where a flag stands among the others is no matter."""
+        rest = [fact for fact in self.arguments if fact[0] != name]
+        own = [fact for fact in self.arguments if fact[0] == name]
+        return replace(self, arguments=rest + own)
 
 
 def _with(facts: list[_Fact], name: str, value: str | Literal[True]) -> list[_Fact]:
