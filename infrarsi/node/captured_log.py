@@ -77,7 +77,7 @@ class CapturedLog:
         if data:
             self._tail.append(data)
             self._tail_bytes += len(data)
-        while self._tail_bytes - len(self._tail[0]) >= self._half if self._tail else False:
+        while self._tail and self._tail_bytes - len(self._tail[0]) >= self._half:
             dropped = len(self._tail.popleft())
             self._tail_bytes -= dropped
             self._left_out += dropped

@@ -15,6 +15,9 @@ _KILLED = re.compile(
     r"|^Killed$|: line \d+:.*Killed",
     re.MULTILINE,
 )
+_ROOT_CAUSE = re.compile(  # torchrun's summary
+    r"Root Cause.*?rank\s+: (?P<rank>\d+).*?exitcode\s+: (?P<code>-?\d+)", re.DOTALL
+)
 _REASON_CHARS = 300
 
 
@@ -111,11 +114,10 @@ def _kind(evidence: Evidence, exception: Exceptional | None) -> Outcome | None:
     if any(rank.oom for rank in evidence.ranks):
         return Outcome.OOM_GPU
     kind = kind_of(exception.line) or kind_of(exception.text) if exception is not None else None
-    if kind is None and (exception is None or exception.is_secondary or evidence.exit_code != 1):
+    if kind is None and (exception is None or exception.is_secondary):
         kind = kind_of(evidence.log)
-    if kind is None and exception is not None:
-        errors = " ".join(rank.error or "" for rank in evidence.ranks)
-        kind = kind_of(errors)
+    if kind is None:
+        kind = kind_of("\n".join(rank.error or "" for rank in evidence.ranks))
     if kind is Outcome.NUMERIC and evidence.exit_code == 0:
         return None
     return kind
@@ -187,6 +189,9 @@ def _user_error(evidence: Evidence, gap: str) -> str:
     said = exception.line if exception else next((r.error for r in evidence.ranks if r.error), "")
     place = f" ({exception.place})" if exception and exception.place else ""
     ended = f"the command ended with {_exit(evidence.exit_code)}"
+    root = _ROOT_CAUSE.search(evidence.log)
+    if root is not None and (exception is None or exception.is_secondary):
+        return f"{ended}: rank {root['rank']} ended with {_exit(int(root['code']))}"
     if not said:
         last = [line.strip() for line in evidence.log.splitlines() if line.strip()][-1:]
         return f"{ended}; its output ends with {_cut(last[0])!r}" if last else f"{ended}, silently"

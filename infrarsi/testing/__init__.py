@@ -1,1 +1,21 @@
-"""To be filled."""
+"""Conformance suites and fakes that ship: what anything behind a port must do.
+
+The names are loaded when they are used, since the suites import pytest.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from infrarsi.testing.launcher_suite import LauncherSuite
+    from infrarsi.testing.searcher_suite import SearcherSuite
+
+__all__ = ["LauncherSuite", "SearcherSuite"]
+_HOMES = {"LauncherSuite": "launcher_suite", "SearcherSuite": "searcher_suite"}
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,13 @@
+"""The launcher without Ray passes the suite that ships."""
+
+import os
+from contextlib import AbstractContextManager
+
+from infrarsi.node.local_bench import LocalBench
+from infrarsi.ports import Bench
+from infrarsi.testing.launcher_suite import RULES, SECRETS, LauncherSuite
+
+
+class TestLocalBench(LauncherSuite):
+    def make_bench(self) -> AbstractContextManager[Bench]:
+        return LocalBench(base={**os.environ, **SECRETS, "RAY_ADDRESS": "x"}, rules=RULES)
