@@ -31,6 +31,9 @@ from infrarsi.stats import (
 from infrarsi.verify.measurement import Measurement
 
 CHECK = "speed_reproduces"
+_STOPPING = 0.6
+"""Stopping when the pairs look good lets a 95 % t interval miss 8 % of the time in simulation, not
+5 (stats/README.md); at 0.6 times the miss rate it misses at most 5."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ class Promotion:
     """Where a paired comparison stands.
 
     `decision` is promote only if the candidate also breaks even within the planned run.
-    `interval` is the speed-up with its interval at `verify.confidence`; None without pairs.
+    `interval` is the speed-up with its interval at `verify.confidence`, corrected for stopping
+    early; None without pairs.
     `net_speedup` is that of the planned run with one-off costs charged; `break_even_step` the step
     after which the candidate is ahead for good, None where there is none. `check` is the result of
     `speed_reproduces`: not covered until the pairs have decided.
@@ -171,7 +175,7 @@ class PairedComparison:
             decision=decision,
             reason=reason,
             check=_check(decision, reason),
-            interval=paired_interval(ratios, rules.confidence),
+            interval=paired_interval(ratios, 1.0 - _STOPPING * (1.0 - rules.confidence)),
             net_speedup=net,
             break_even_step=even,
         )
