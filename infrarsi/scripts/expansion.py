@@ -1,6 +1,5 @@
 """Evaluating the words of a script as far as they are fixed by the script itself."""
 
-import posixpath
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
@@ -20,6 +19,8 @@ from infrarsi.scripts.atoms import (
     text_of,
     unguard,
 )
+from infrarsi.scripts.folders import Folders
+from infrarsi.scripts.literals import chars, escaped
 from infrarsi.scripts.state import State, Variable
 
 _ESCAPED_IN_DOUBLE = b'$`"\\'
@@ -37,7 +38,7 @@ class Expander:
     def __init__(self, source: bytes, path: str, root: str, environ: Mapping[str, str]) -> None:
         self.source = source
         self.path = path
-        self.root = root
+        self.folders = Folders(root)
         self.environ = environ
         self.line_at = LineAt(source)
 
@@ -75,7 +76,7 @@ class Expander:
         if kind == "string":
             return guard(self._double_quoted(node, state))
         if kind == "raw_string":
-            return self._chars(node.start_byte + 1, node.end_byte - 1, Quoting.SINGLE, True)
+            return chars(self.source, node.start_byte + 1, node.end_byte - 1, Quoting.SINGLE, True)
         if kind == "ansi_c_string":
             return self._ansi(node)
         if kind == "concatenation":
@@ -95,36 +96,6 @@ class Expander:
 
     # -- plain text
 
-    def _chars(self, start: int, end: int, quoting: Quoting, guarded: bool) -> Atoms:
-        chars = []
-        at = start
-        for letter in self.source[start:end].decode(errors="surrogateescape"):
-            size = len(letter.encode(errors="surrogateescape"))
-            chars.append(Char(letter, at, at + size, quoting, guarded))
-            at += size
-        return tuple(chars)
-
-    def _escaped(self, start: int, end: int, quoting: Quoting, special: bytes | None) -> Atoms:
-        """Text with backslashes: of all characters (`special` None), or of the special ones."""
-        found: list[Char] = []
-        chars = self._chars(start, end, quoting, False)
-        index = 0
-        while index < len(chars):
-            char = chars[index]
-            assert isinstance(char, Char)
-            after = chars[index + 1] if index + 1 < len(chars) else None
-            if char.text == "\\" and isinstance(after, Char):
-                if after.text == "\n":
-                    index += 2
-                    continue
-                if special is None or after.text.encode(errors="surrogateescape") in special:
-                    found.append(Char(after.text, char.start, after.end, quoting, True))
-                    index += 2
-                    continue
-            found.append(char)
-            index += 1
-        return tuple(found)
-
     def _plain(self, node: Node) -> Atoms:
         text = self.raw(node)
         if text.startswith("~") and node.type == "word":
@@ -134,7 +105,7 @@ class Expander:
             return computed(home + text[1:])
         if node.type == "word" and ("*" in text or "?" in text):
             return self._hole(node)
-        return self._escaped(node.start_byte, node.end_byte, Quoting.BARE, None)
+        return escaped(self.source, node.start_byte, node.end_byte, Quoting.BARE, None)
 
     def _double_quoted(self, node: Node, state: State) -> Atoms:
         """The grammar leaves some blanks out of `string_content`, so gaps are read as text."""
@@ -143,11 +114,15 @@ class Expander:
         for child in node.named_children:
             if child.type == "string_content":
                 continue
-            atoms.append(self._escaped(at, child.start_byte, Quoting.DOUBLE, _ESCAPED_IN_DOUBLE))
+            atoms.append(
+                escaped(self.source, at, child.start_byte, Quoting.DOUBLE, _ESCAPED_IN_DOUBLE)
+            )
             joined = self._joined(child, state)
             atoms.append(self.atoms(child, state) if joined is None else joined)
             at = child.end_byte
-        atoms.append(self._escaped(at, node.end_byte - 1, Quoting.DOUBLE, _ESCAPED_IN_DOUBLE))
+        atoms.append(
+            escaped(self.source, at, node.end_byte - 1, Quoting.DOUBLE, _ESCAPED_IN_DOUBLE)
+        )
         return tuple(a for part in atoms for a in part)
 
     def _ansi(self, node: Node) -> Atoms:
@@ -185,12 +160,13 @@ class Expander:
             if state.positional is None:
                 return [Field(self._hole(inner), self.line(inner))]
             return list(state.positional)
-        name = _all_elements(inner, self.raw)
+        name = _all_elements(inner)
         if name is None:
             return None
         variable = state.variables.get(name)
         if variable is None:
-            return [Field(self._hole(inner, unassigned=True), self.line(inner))]
+            unassigned = not state.sourced
+            return [Field(self._hole(inner, unassigned=unassigned), self.line(inner))]
         if variable.elements is None:
             return None if variable.atoms is None else self._single(variable.atoms, inner, node)
         return list(variable.elements)
@@ -203,7 +179,7 @@ class Expander:
     def _joined(self, node: Node, state: State) -> Atoms | None:
         """`${A[*]}` or `$*` inside a longer string: the elements with blanks between."""
         text = self.raw(node)
-        name = _all_elements(node, self.raw)
+        name = _all_elements(node)
         elements: tuple[Field, ...] | None = None
         if text in ("$@", "$*", "${@}", "${*}"):
             elements = state.positional
@@ -237,16 +213,14 @@ class Expander:
             return variable.scalar
         if name in self.environ and name not in state.unset:
             return computed(self.environ[name])
+        if state.sourced and name not in state.unset and not name.isdigit():
+            return (Hole(f"${name}, which {state.sourced} may set", 0),)
         return None
 
     def _folder(self, state: State) -> Atoms:
         if state.cwd is None:
             return (Hole("$PWD", 0),)
-        return computed(self.absolute(state.cwd))
-
-    def absolute(self, folder: str) -> str:
-        """A folder of the project as `pwd` prints it."""
-        return self.root if folder == "." else posixpath.join(self.root, folder)
+        return computed(self.folders.absolute(state.cwd))
 
     def _value(self, name: str, node: Node, state: State) -> Atoms:
         found = self.lookup(name, state)
@@ -348,7 +322,7 @@ class Expander:
         words = self._words(last, inside)
         if words is None:
             return self._hole(node)
-        answer = self._answer(words, inside)
+        answer = self.folders.answer(words, inside.cwd)
         return self._hole(node) if answer is None else computed(answer)
 
     def _words(self, node: Node, state: State) -> list[str] | None:
@@ -371,38 +345,11 @@ class Expander:
         words = self._words(node, state)
         if words is None or words[0] != "cd" or len(words) < 2:
             return False
-        state.cwd = self.resolve(words[-1], state)
+        state.cwd = self.folders.resolve(words[-1], state.cwd)
         return state.cwd is not None
 
-    def _answer(self, words: list[str], state: State) -> str | None:
-        name, *rest = words
-        rest = [word for word in rest if word not in ("--", "-f", "-e", "-m", "-P", "-n")]
-        if name == "pwd":
-            return None if state.cwd is None else self.absolute(state.cwd)
-        if name == "echo":
-            return " ".join(rest)
-        if name == "dirname" and len(rest) == 1:
-            return posixpath.dirname(rest[0].rstrip("/") or "/") or "."
-        if name == "basename" and rest:
-            base = posixpath.basename(rest[0].rstrip("/"))
-            return base.removesuffix(rest[1]) if len(rest) > 1 else base
-        if name in ("realpath", "readlink") and len(rest) == 1:
-            inside = self.resolve(rest[0], state)
-            return None if inside is None else self.absolute(inside)
-        return None
 
-    def resolve(self, path: str, state: State) -> str | None:
-        """A path as one relative to the project, None if it cannot be known or lies outside."""
-        if path == self.root or path.startswith(self.root.rstrip("/") + "/"):
-            inside = posixpath.normpath(path[len(self.root) :].lstrip("/") or ".")
-        elif posixpath.isabs(path) or state.cwd is None:
-            return None
-        else:
-            inside = posixpath.normpath(posixpath.join(state.cwd, path))
-        return None if inside.startswith("..") else inside
-
-
-def _all_elements(node: Node, raw: "object") -> str | None:
+def _all_elements(node: Node) -> str | None:
     """The name of `${NAME[@]}` or `${NAME[*]}`."""
     if node.type != "expansion" or len(node.children) != 3:
         return None

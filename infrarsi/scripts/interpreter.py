@@ -1,5 +1,6 @@
 """Walking through a script as the shell would, without running anything."""
 
+import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -12,6 +13,7 @@ from infrarsi.scripts.state import State, Variable, merge
 
 _MAX_DEPTH = 20
 _DECLARING = ("export", "declare", "typeset", "local", "readonly")
+_SETS_UP = re.compile(r"activate|bashrc|profile|conda|modules|setvars|venv")
 _FILLING = ("read", "mapfile", "readarray", "getopts", "printf")
 
 
@@ -367,7 +369,10 @@ class Interpreter:
             return True
         if name in ("cd", "pushd"):
             path = fields[-1].text if len(fields) > 1 else None
-            state.cwd = self.expander.resolve(path, state) if path is not None else None
+            state.cwd = self.expander.folders.resolve(path, state.cwd) if path is not None else None
+        elif name in ("source", ".") and len(fields) > 1:
+            if not _SETS_UP.search(self.expander.raw(node)):
+                state.sourced = f"`{self.expander.raw(node)}` in line {self.expander.line(node)}"
         elif name == "popd":
             state.cwd = None
         elif name == "shift" and state.positional is not None:

@@ -144,8 +144,8 @@ class Reading:
         if entry is None:
             return None
         if is_module:
-            return self.expander.resolve(entry.replace(".", "/") + ".py", state)
-        return self.expander.resolve(entry, state)
+            return self.expander.folders.resolve(entry.replace(".", "/") + ".py", state.cwd)
+        return self.expander.folders.resolve(entry, state.cwd)
 
     def assignments(self) -> dict[str, Assignment]:
         """The variables at the script's end, those of the training command's prefix left out."""

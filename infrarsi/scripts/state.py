@@ -30,7 +30,8 @@ class State:
     """A copyable shell state; `ended` after `exit` or `return`; `cwd` None once unknown.
 
     `positional` is None where the arguments cannot be known. `unset` holds variables removed on
-    purpose, which therefore do not come from the environment.
+    purpose, which therefore do not come from the environment. `sourced` names a file that was read
+    in and may have set any variable that is not set here.
     """
 
     variables: dict[str, Variable] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class State:
     positional: tuple[Field, ...] | None = ()
     cwd: str | None = "."
     ended: bool = False
+    sourced: str = ""
 
     def copy(self) -> "State":
         """An independent copy."""
@@ -75,6 +77,7 @@ def merge(states: list[State], condition: str, line: int) -> State:
         merged.functions.update(other.functions)
         merged.exported |= other.exported
         merged.unset &= other.unset
+        merged.sourced = merged.sourced or other.sourced
         if merged.positional != other.positional:
             merged.positional = None
         if merged.cwd != other.cwd:

@@ -133,9 +133,7 @@ def tree_digest(root: Path, *, skip: Sequence[str] = (".infrarsi",)) -> str:
 def _everything(
     root: Path, inner: str, skip: frozenset[str]
 ) -> Iterator[tuple[str, os.stat_result]]:
-    with os.scandir(root / inner) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
-    for entry in entries:
+    for entry in _scan(root / inner):
         path = f"{inner}/{entry.name}" if inner else entry.name
         if path in skip or entry.name == "__pycache__":
             continue
@@ -157,7 +155,7 @@ class _Taker:
         self._folder("")
 
     def _folder(self, inner: str) -> None:
-        for entry in self._scan(inner):
+        for entry in _scan(self.root / inner):
             path = f"{inner}/{entry.name}" if inner else entry.name
             if entry.name in _SKIPPED or path in self.skipped or entry.name.endswith(".pyc"):
                 continue
@@ -170,16 +168,9 @@ class _Taker:
             else:
                 self.walk.notes.append(f"{path}: neither a file nor a folder, left out")
 
-    def _scan(self, inner: str) -> list["os.DirEntry[str]"]:
-        try:
-            with os.scandir(self.root / inner) as found:
-                return sorted(found, key=lambda entry: entry.name)
-        except OSError as error:
-            raise _unreadable(self.root / inner, error) from error
-
     def _directory(self, path: str) -> None:
         place = self.root / path
-        if (place / "pyvenv.cfg").exists() or (place / "conda-meta").is_dir():
+        if os.path.exists(place / "pyvenv.cfg") or os.path.isdir(place / "conda-meta"):
             self._link_in_tree(path, str(place))
             self.walk.entries[path] = ["environment"]
             return
@@ -247,7 +238,7 @@ class _Taker:
 
     def _link(self, path: str, place: Path) -> None:
         status = place.stat()
-        if not os.access(place, os.R_OK):
+        if not os.access(place, os.R_OK, effective_ids=True):
             raise _unreadable(place, PermissionError(13, "Permission denied"))
         self.walk.links[path] = str(place)
         stamp: list[str | int] = ["linked"]
@@ -256,6 +247,14 @@ class _Taker:
         else:
             stamp.append(_stamp_of_folder(place))
         self.walk.entries[path] = stamp
+
+
+def _scan(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return sorted(found, key=lambda entry: entry.name)
+    except OSError as error:
+        raise _unreadable(folder, error) from error
 
 
 def _stamp_of_folder(place: Path) -> str:

@@ -206,6 +206,11 @@ REFUSED = {
         r"may be part of `\$\(cat args.txt\)`",
         1,
     ),
+    "array from a sourced file": (
+        "source args.sh\ntorchrun t.py ${A[@]}\n",
+        "may be part of",
+        2,
+    ),
     "given under a condition": (
         'A=(--x 1)\nif grep -q a b; then A+=(--lr 1); fi\ntorchrun t.py "${A[@]}"\n',
         "whether `--lr` is given depends on `grep -q a b` in line 2",

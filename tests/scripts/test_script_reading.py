@@ -66,6 +66,7 @@ def test_environment_of_the_caller_replaces_defaults() -> None:
         ("torchrun train.py --lr=${LR:?}\n", "--lr", "${LR:?}"),
         ("torchrun train.py --data *.bin\n", "--data", "*.bin"),
         ("for X in 1 2; do Y=$X; done\ntorchrun train.py --lr $Y\n", "--lr", "the loop"),
+        ("source env.sh\ntorchrun train.py --lr ${LR:-1}\n", "--lr", "`source env.sh` in line 1"),
         ("read LR\ntorchrun train.py --lr $LR\n", "--lr", "`read` in line 1"),
     ],
 )
@@ -77,6 +78,11 @@ def test_unknown_values_are_none_and_name_the_expression(
     assert argument.value is None
     assert not argument.static
     assert expression in argument.expression
+
+
+def test_a_sourced_set_up_file_leaves_defaults_as_they_are() -> None:
+    text = "source ~/venv/bin/activate\ntorchrun train.py --lr ${LR:-1}\n"
+    assert Script.parse(text).training_command().argument("--lr").value == "1"
 
 
 def test_conditional_argument_names_its_condition() -> None:

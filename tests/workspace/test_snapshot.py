@@ -2,6 +2,10 @@
 
 import json
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import nasty_project
@@ -175,12 +179,38 @@ def test_digests_name_the_measured_files(project: Path, store: Path) -> None:
     assert "huge.bin" not in found
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
-def test_unreadable_file_is_named(project: Path, store: Path) -> None:
-    (project / "crlf.py").chmod(0)
-    with pytest.raises(UserError, match="cannot be read") as caught:
-        take(project, store)
-    assert caught.value.where == str(project / "crlf.py")
+@pytest.mark.parametrize("kind", ["file", "folder", "large file"])
+def test_what_is_unreadable_is_named(kind: str) -> None:
+    folder = Path(tempfile.mkdtemp())
+    try:
+        root, place = folder / "job", folder / "job" / "secret"
+        root.mkdir()
+        if kind == "folder":
+            place.mkdir()
+        else:
+            place.write_text("x" * 100)
+        place.chmod(0)
+        limits = Limits(max_file_bytes=10 if kind == "large file" else 1000)
+        with _as_nobody(folder, root), pytest.raises(UserError, match="cannot be read") as caught:
+            take(root, folder / "store", limits=limits)
+        assert caught.value.where == str(place)
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def _as_nobody(*folders: Path) -> Iterator[None]:
+    """Root reads everything, so give the privileges up for a while."""
+    if os.geteuid() != 0:
+        yield
+        return
+    for folder in folders:
+        os.chown(folder, 65534, 65534)
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 def test_file_that_vanishes_is_named(tmp_path: Path) -> None:

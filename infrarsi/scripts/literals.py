@@ -1,0 +1,39 @@
+"""Text of a script that stands for itself, with the bytes that each character is written in."""
+
+from infrarsi.scripts.atoms import Atoms, Char, Quoting
+
+
+def chars(source: bytes, start: int, end: int, quoting: Quoting, guarded: bool) -> Atoms:
+    """The characters of a span, one atom each; bytes that are not UTF-8 are kept as surrogates."""
+    return tuple(_chars(source, start, end, quoting, guarded))
+
+
+def escaped(source: bytes, start: int, end: int, quoting: Quoting, special: bytes | None) -> Atoms:
+    """Text with backslashes: they escape every character (`special` None) or the special ones."""
+    found: list[Char] = []
+    letters = _chars(source, start, end, quoting, False)
+    index = 0
+    while index < len(letters):
+        char = letters[index]
+        after = letters[index + 1] if index + 1 < len(letters) else None
+        if char.text == "\\" and after is not None:
+            if after.text == "\n":
+                index += 2
+                continue
+            if special is None or after.text.encode(errors="surrogateescape") in special:
+                found.append(Char(after.text, char.start, after.end, quoting, True))
+                index += 2
+                continue
+        found.append(char)
+        index += 1
+    return tuple(found)
+
+
+def _chars(source: bytes, start: int, end: int, quoting: Quoting, guarded: bool) -> list[Char]:
+    found = []
+    at = start
+    for letter in source[start:end].decode(errors="surrogateescape"):
+        size = len(letter.encode(errors="surrogateescape"))
+        found.append(Char(letter, at, at + size, quoting, guarded))
+        at += size
+    return found
