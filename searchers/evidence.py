@@ -14,8 +14,8 @@ from searchers.step_time import TimedTrials
 
 MAX_INFRA_REPEATS = 3
 # Chance of such an end without a cause in the settings: chosen by judgement.
-ACCIDENT = {Outcome.USER_ERROR: 0.01, Outcome.TIMEOUT: 0.02, Outcome.NUMERIC: 0.01}
-ACCIDENT_OTHER = 0.002  # a failed check, a conflict, the compiler or a patch: almost never chance
+ACCIDENT = {Outcome.USER_ERROR: 0.01, Outcome.TIMEOUT: 0.02}
+ACCIDENT_OTHER = 0.002  # NaN, a failed check, a conflict, the compiler, a patch
 
 Key = tuple[tuple[str, object], ...]
 

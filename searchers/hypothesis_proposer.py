@@ -24,7 +24,7 @@ NO_GAIN = "no_gain_expected"
 SPACE_EXHAUSTED = "space_exhausted"
 
 MIN_GAIN = 0.002  # of log step time, expected: the least gain that is verified by default
-EVEN_ODDS = 0.5  # points less likely to fit count less still: a failed trial costs a screen too
+EVEN_ODDS = 0.5  # points less likely to succeed count less still: a failed trial costs a screen too
 COST_POWER = 0.5  # between gain per trial (0) and gain per second (1): both budgets are finite
 MAX_CANDIDATES_TO_VERIFY = 3
 KEEP_GAIN = 0.003  # a setting whose believed gain is smaller is pruned
@@ -94,10 +94,9 @@ class HypothesisProposer:
     def _worth(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> Floats:
         """Expected improvement of log net step time, failures counted as none, (n,)."""
         gain, sd = beliefs.gain(codes, incumbent)
-        fits = beliefs.fits(codes)
-        fits = fits * np.minimum(fits / EVEN_ODDS, 1.0)
-        worth = expected_improvement(gain, sd) * fits * beliefs.runs(codes)
-        return np.asarray(worth, dtype=np.float64)
+        succeeds = beliefs.fits(codes) * beliefs.runs(codes)
+        succeeds = succeeds * np.minimum(succeeds / EVEN_ODDS, 1.0)
+        return np.asarray(expected_improvement(gain, sd) * succeeds, dtype=np.float64)
 
     def _is_worth_it(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> bool:
         worth = float(self._worth(beliefs, codes[None, :], incumbent)[0])

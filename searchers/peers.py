@@ -28,7 +28,7 @@ from searchers.evidence import Key, taken_keys
 from searchers.hypothesis_proposer import SPACE_EXHAUSTED, HypothesisProposer
 from searchers.proposals import MAX_ENUMERATED
 
-MAX_ASKS = 20  # of a library, before a random point stands in for its repetitions
+MAX_ASKS = 8  # of a library, before a neighbour stands in for its repetitions
 MAX_DRAWS = 20_000
 FAILED_FACTOR = 1.5  # a failed trial is told as this many times the slowest that ran
 
@@ -63,8 +63,18 @@ class _Peer:
         taken: set[Key],
         rng: np.random.Generator,
     ) -> Point | None:
-        """A point that may be taken or invalid no more than `None` says that there is none."""
+        """A free valid point, or None to have one drawn at random."""
         raise NotImplementedError
+
+    def _near(self, point: Point, taken: set[Key], rng: np.random.Generator) -> Point | None:
+        """A free point that differs in one dimension: what a library meant, but not again."""
+        changes: list[Point] = [
+            {**point, d.name: v} for d in self._space.dimensions for v in d.values
+        ]
+        for i in rng.permutation(len(changes)):
+            if self._free(changes[i], taken):
+                return changes[i]
+        return None
 
     def _free(self, point: Point, taken: set[Key]) -> bool:
         return point_key(point) not in taken and self._space.is_valid(point)
@@ -162,7 +172,7 @@ class OptunaProposer(_Peer):
             if self._free(point, taken):
                 return point
             study.tell(asked, state=optuna.trial.TrialState.FAIL)
-        return None
+        return self._near(point, taken, rng)
 
 
 class HyperoptProposer(_Peer):
@@ -207,7 +217,7 @@ class HyperoptProposer(_Peer):
             point = _point(self._space, {n: values[label][0] for n, label in names.items()})
             if self._free(point, taken):
                 return point
-        return None
+        return self._near(point, taken, rng)
 
 
 def _document(

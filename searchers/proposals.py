@@ -11,6 +11,7 @@ from searchers.features import Codes, Coding, Floats
 
 MAX_ENUMERATED = 20_000
 NUM_RANDOM = 256
+NUM_CLIMBERS = 6
 MAX_ROUNDS = 30
 
 Score = Callable[[Codes], Floats]
@@ -24,6 +25,10 @@ class Candidates:
         self._seed = seed
         self._space: Space = coding.space
         self._all: Codes | None = None
+        self._moves: Codes = np.array(
+            [(i, v) for i, d in enumerate(coding.dimensions) for v in range(len(d.values))],
+            dtype=np.int64,
+        ).reshape(-1, 2)
         if coding.space.size() <= MAX_ENUMERATED:
             self._all = self._enumerate()
 
@@ -68,9 +73,9 @@ class Candidates:
         self, score: Score, starts: Sequence[Codes], taken: Collection[Key]
     ) -> tuple[Codes, float] | None:
         """Steepest ascent by single changes from every start at once."""
-        random = self._random(len(taken))
-        sampled = random[np.argsort(-score(random), kind="stable")[:4]]
-        here = np.unique(np.vstack([*(s[None, :] for s in starts), sampled]), axis=0)
+        pool = np.vstack([np.array(starts), self._random(len(taken))])
+        pool = np.unique(pool, axis=0)
+        here = pool[np.argsort(-score(pool), kind="stable")[:NUM_CLIMBERS]]
         best = self._first(here, score(here), taken)
         seen: set[bytes] = set()
         for _ in range(MAX_ROUNDS):
@@ -96,14 +101,9 @@ class Candidates:
         return best
 
     def _neighbours(self, row: Codes) -> Codes:
-        changed = []
-        for i, dimension in enumerate(self._coding.dimensions):
-            for value in range(len(dimension.values)):
-                if value != row[i]:
-                    near = row.copy()
-                    near[i] = value
-                    changed.append(near)
-        return np.array(changed, dtype=np.int64)
+        near = np.tile(row, (len(self._moves), 1))
+        near[np.arange(len(near)), self._moves[:, 0]] = self._moves[:, 1]
+        return near[np.any(near != row, axis=1)]
 
     def _random(self, num_taken: int) -> Codes:
         rng = np.random.default_rng([self._seed, num_taken])
