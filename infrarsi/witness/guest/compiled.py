@@ -5,6 +5,7 @@ counters of their first parameter and of its step count.
 """
 
 import functools
+import weakref
 
 import torch
 
@@ -43,7 +44,7 @@ def hook_compile(recorder):
 
 def observed_function(recorder, original, made):
     """`made` with its calls observed as training forwards, backwards and optimizer steps."""
-    owned = []  # optimizers that this function is known to step
+    owned = weakref.WeakSet()  # optimizers that this function is known to step
 
     @functools.wraps(made)
     def outer(*args, **kwargs):
@@ -54,7 +55,7 @@ def observed_function(recorder, original, made):
         if train:
             begin_training_call(recorder, recorder.root(original))
         before = guard(recorder, "compiled", versions, recorder)
-        for optimizer in owned:
+        for optimizer in list(owned):
             if not has_data:  # a compiled step(): its gradients are there now
                 guard(recorder, "compiled", optimizer_begins, recorder, optimizer)
         began, kind = CLOCK(), None
@@ -102,8 +103,7 @@ def stepped_unseen(recorder, before, owned, has_data):
         now = recorder.step.optimizer_calls.get(recorder.names.get(id(optimizer)), 0)
         if now != calls + begun and not begun:
             continue  # a hook saw it
-        if optimizer not in owned:
-            owned.append(optimizer)
+        owned.add(optimizer)
         if not begun:
             optimizer_begins(recorder, optimizer)
         optimizer_ends(recorder, optimizer)

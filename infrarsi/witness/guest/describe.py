@@ -5,6 +5,7 @@ import inspect
 import os
 import platform
 import sys
+import weakref
 
 import torch
 
@@ -49,17 +50,23 @@ class Root(object):
         self.name = getattr(inner, "__name__", None) or type(inner).__name__
         self.argument_names = _argument_names(inner)
         self.prefix = ""
-        self.parameters = []
+        self.references = []  # weak: a model that the job lets go of must be freed
         for module in [target] if isinstance(target, torch.nn.Module) else modules_of(target):
-            self.parameters += [(clean(n), p) for n, p in module.named_parameters()]
-        if any(p.requires_grad for _, p in self.parameters):
+            self.references += [(clean(n), weakref.ref(p)) for n, p in module.named_parameters()]
+        parameters = self.parameters()
+        if any(p.requires_grad for _, p in parameters):
             self.kind = "model"
         else:
-            self.kind = "frozen" if self.parameters else "aux"
+            self.kind = "frozen" if parameters else "aux"
+
+    def parameters(self):
+        """(name, parameter) for those that still exist."""
+        found = [(name, reference()) for name, reference in self.references]
+        return [(name, parameter) for name, parameter in found if parameter is not None]
 
     def line(self):
         """The model line."""
-        parameters = self.parameters
+        parameters = self.parameters()
         text = "\n".join(
             "%s %s %s %s" % (n, tuple(p.shape), p.dtype, p.requires_grad) for n, p in parameters
         )

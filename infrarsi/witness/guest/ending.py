@@ -9,6 +9,8 @@ from .recorder import guard
 
 EXIT = os._exit
 BYE_S = 10.0
+OOM_TYPES = ("OutOfMemoryError", "MemoryError")
+OOM_SIGNS = ("out of memory", "can't allocate memory", "cannot allocate memory")
 
 
 def begin_training_call(recorder, root=None):
@@ -80,6 +82,6 @@ def note_error(recorder, kind, value):
     text = str(value)
     step = recorder.step.index
     recorder.how = kind.__name__
-    if "out of memory" in text.lower() or kind.__name__ in ("OutOfMemoryError", "MemoryError"):
+    if kind.__name__ in OOM_TYPES or any(sign in text.lower() for sign in OOM_SIGNS):
         recorder.channel.line("oom", {"text": text[:600], "step": step})
     recorder.channel.line("error", {"type": kind.__name__, "text": text[:300], "step": step})

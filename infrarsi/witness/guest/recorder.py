@@ -53,7 +53,7 @@ class Recorder(object):
         self.last_scale = None
         self.known_peak = 0
         self.gradient_bytes = {}
-        self.watched = None
+        self.watched = self.measured = None
         self.event = None
         self.last_fetch = 0.0
         self.how = "exit"
@@ -88,7 +88,7 @@ class Recorder(object):
 
     def all_parameters(self, root):
         """Parameters of the first root and of every optimizer there is."""
-        found = [p for _, p in root.parameters] if root is not None else []
+        found = [p for _, p in root.parameters()] if root is not None else []
         for optimizer in list(self.optimizers):
             found += [p for group in optimizer.param_groups for p in group["params"]]
         return found
@@ -124,8 +124,6 @@ class Recorder(object):
         step, now = self.step, CLOCK()
         self.stepped = False
         beat = {"i": step.index, "w": round(now - self.began, 6), "look": step.look}
-        if last:
-            beat["at_exit"] = True
         self.channel.line("beat", beat)
         step.seconds, step.wait_s = now - step.began_s, self.wait_s
         self.wait_s = 0.0
@@ -135,6 +133,8 @@ class Recorder(object):
                 step.events = (start, self.event)
         if step.look and quiet():
             step.weights = [self.values.keep(part) for part in sample(self.sampled())]
+        if step.index == 1:
+            self.measured = self.static_bytes()
         self.check()
         self.queue.append(step)
         self.step = Step(step.index + 1, self.look(step.index + 1), now)
@@ -145,9 +145,11 @@ class Recorder(object):
     def sampled(self):
         """The sampled weights, chosen once: after the first step every model is known."""
         if self.watched is None:
-            pool = [p for root in self.models for _, p in root.parameters if p.requires_grad]
-            self.watched = sampled(pool or self.all_parameters(None))
-        return self.watched
+            pool = [p for root in self.models for _, p in root.parameters() if p.requires_grad]
+            chosen = sampled(pool or self.all_parameters(None))
+            self.watched = [weakref.ref(parameter) for parameter in chosen]
+        there = [reference() for reference in self.watched]
+        return [parameter for parameter in there if parameter is not None]
 
     def settle(self, wait=False):
         """Send the lines, in order, whose values have come back."""
@@ -209,14 +211,17 @@ class Recorder(object):
         }
 
     def all_model_parameters(self):
-        return [p for root in self.models for _, p in root.parameters] or self.all_parameters(None)
+        return [p for root in self.models for _, p in root.parameters()] or self.all_parameters(
+            None
+        )
 
     def seal(self, how):
         """Close what is open and send the end line; nothing is recorded afterwards."""
         if not self.opened or self.sealed or self.channel is None:
             return
         self.sealed = True
-        if self.stepped:
+        at_exit = self.stepped
+        if at_exit:
             self.close(last=True)
         partial = {"forwards": self.step.forwards, "backwards": self.step.backwards}
         self.settle(wait=True)
@@ -225,10 +230,11 @@ class Recorder(object):
             "rank": rank_and_world()[0],
             "world_size": rank_and_world()[1],
             "steps": self.step.index,
+            "closed_at_exit": at_exit,
             "seconds": round(CLOCK() - self.began, 6),
             "partial": partial,
             "peak_bytes": describe.peak_bytes(self.known_peak),
-            "static_bytes": self.static_bytes(),
+            "static_bytes": self.measured or self.static_bytes(),
             "problems": ["%s (%d times)" % item for item in sorted(self.problems.items())],
         }
         self.channel.line("end", end, now=False)

@@ -1,0 +1,174 @@
+"""How records end when jobs end badly, and when there is nobody to tell."""
+
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from infrarsi.node.collector import INJECT_DIR
+
+HEAD = """
+import os, signal, sys, threading
+import torch
+torch.set_num_threads(1)
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def train(steps):
+    for _ in range(steps):
+        loss = model(torch.ones(3, 2)).sum(); loss.backward(); optimizer.step()
+"""
+
+
+def test_a_job_that_swallows_the_exit_and_trains_on_is_ended_hard(watch):
+    text = HEAD + "try:\n    train(9)\nexcept BaseException:\n    train(9)\nprint('survived')\n"
+    observed = watch(text, steps=3, ends_by="witness")
+    assert observed.exit_code == 0
+    assert "survived" not in observed.stdout
+    assert observed.rank.sealed
+    assert len(observed.rank.steps) == 3
+
+
+def test_a_job_that_swallows_the_exit_and_stops_may_finish(watch):
+    text = HEAD + "try:\n    train(9)\nexcept SystemExit:\n    pass\nprint('done')\n"
+    observed = watch(text, steps=3, ends_by="witness")
+    assert (observed.exit_code, observed.stdout, observed.stderr) == (0, "done\n", "")
+
+
+def test_a_job_that_trains_in_a_thread_is_ended_too(watch):
+    text = HEAD + "t = threading.Thread(target=train, args=(10**6,)); t.start(); t.join()\n"
+    observed = watch(text, steps=3, ends_by="witness")
+    assert observed.exit_code == 0
+    assert observed.rank.sealed
+
+
+def test_os_exit_seals_the_record(watch):
+    observed = watch(HEAD + "train(4)\nos._exit(3)\n")
+    assert observed.exit_code == 3
+    assert observed.rank.sealed
+    assert observed.rank.end["how"] == "os._exit"
+    assert len(observed.rank.steps) == 4
+
+
+def test_an_uncaught_error_is_named(watch):
+    observed = watch(HEAD + "train(2)\nraise ValueError('no more data')\n")
+    assert observed.exit_code == 1
+    assert observed.rank.error == "ValueError: no more data"
+    assert observed.rank.end["how"] == "ValueError"
+    assert observed.stderr.count("Traceback") == 1
+
+
+def test_memory_that_ran_out_is_noted(watch):
+    observed = watch(HEAD + "train(2)\ntorch.empty(2**46)\n")
+    assert observed.exit_code == 1
+    assert observed.rank.error is not None
+    assert observed.rank.oom is not None
+
+
+def test_a_killed_job_has_no_sealed_record(watch):
+    observed = watch(HEAD + "train(4)\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    assert observed.exit_code == -9
+    assert not observed.rank.sealed
+    assert len(observed.rank.steps) == 3  # the fourth was never closed
+
+
+def test_a_job_that_takes_the_witness_out_has_no_sealed_record(watch):
+    text = HEAD + "train(2)\nos.closerange(3, 200)\ntrain(3)\nprint('on')\n"
+    observed = watch(text)
+    assert observed.stdout == "on\n"
+    assert not observed.rank.sealed
+
+
+def test_a_replaced_hook_is_a_problem_of_the_record(watch):
+    text = HEAD + "torch.nn.Module.__call__ = torch.nn.Module._call_impl\ntrain(4)\n"
+    observed = watch(text)
+    assert any("Module.__call__" in problem for problem in observed.rank.problems)
+
+
+FORKS = """
+import os
+pid = os.fork()
+train(3)
+if pid == 0:
+    os._exit(0)
+os.waitpid(pid, 0)
+"""
+
+
+def test_a_forked_child_that_trains_has_a_record_of_its_own(watch):
+    observed = watch(HEAD + FORKS)
+    assert len(observed.ranks) == 2
+    assert all(rank.sealed and len(rank.steps) == 3 for rank in observed.ranks)
+    assert len({rank.pid for rank in observed.ranks}) == 2
+
+
+@pytest.mark.parametrize("flag", ["-S", "-I"])
+def test_without_site_or_environment_there_is_no_record(watch, flag):
+    paths = [path for path in sys.path if path.endswith("site-packages")]
+    text = "import sys; sys.path += sys.argv[1:]\n" + HEAD + "train(2)\nprint('ok')\n"
+    observed = watch(text, *paths, command=(sys.executable, flag))
+    assert observed.stdout == "ok\n"
+    assert observed.ranks == ()
+
+
+def run_with_socket(tmp_path: Path, path: str, text: str) -> "subprocess.CompletedProcess[str]":
+    (tmp_path / "job.py").write_text(text)
+    env = {"PYTHONPATH": str(INJECT_DIR), "INFRARSI_WITNESS_SOCK": path, "PATH": "/usr/bin:/bin"}
+    return subprocess.run(
+        [sys.executable, "job.py"],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+SHOW = HEAD + "train(2)\nprint([m for m in sys.modules if 'infrarsi' in m], len(sys.meta_path))\n"
+
+
+def test_without_a_socket_nothing_of_the_witness_is_loaded(tmp_path):
+    done = run_with_socket(tmp_path, str(tmp_path / "none"), SHOW)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("[] ")
+
+
+def test_a_hidden_sitecustomize_is_run_first(tmp_path):
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "sitecustomize.py").write_text("import sys; sys.hidden_ran = True\n")
+    (tmp_path / "job.py").write_text("import sys; print(sys.hidden_ran)\n")
+    env = {"PYTHONPATH": f"{INJECT_DIR}:{tmp_path / 'hidden'}"}
+    done = subprocess.run(
+        [sys.executable, "job.py"], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_a_witness_that_fails_removes_itself_with_one_line(tmp_path, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("s")
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(folder / "s"))
+    server.listen(8)
+
+    def answer() -> None:
+        connection, _ = server.accept()
+        connection.recv(4096)
+        connection.sendall(b"what?\n")
+        connection.close()
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    text = HEAD + (
+        "train(3)\nprint(model(torch.ones(1, 2)).item() < 9)\n"
+        "print(torch.nn.Module.__call__ is torch.nn.Module._wrapped_call_impl)\n"
+        "print(type(torch.autograd.Variable._execution_engine).__module__)\n"
+    )
+    done = run_with_socket(tmp_path, str(folder / "s"), text)
+    thread.join()
+    server.close()
+    assert done.returncode == 0
+    assert done.stdout == "True\nTrue\ntorch._C\n"
+    assert done.stderr.count("\n") == 1
+    assert "infrarsi witness: removed itself (boundary: JSONDecodeError" in done.stderr
