@@ -1,6 +1,7 @@
 """Evaluating the words of a script as far as they are fixed by the script itself."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from tree_sitter import Node
@@ -169,7 +170,17 @@ class Expander:
             return [Field(self._hole(inner, unassigned=unassigned), self.line(inner))]
         if variable.elements is None:
             return None if variable.atoms is None else self._single(variable.atoms, inner, node)
+        if inner is node:
+            return [f for element in variable.elements for f in self._resplit(element)]
         return list(variable.elements)
+
+    def _resplit(self, element: Field) -> list[Field]:
+        """An element of an array that is expanded without quotes: split, and dropped if empty."""
+        found = split(unguard(element.atoms), element.line, self.line_at)
+        if len(found) == 1 and found[0].text == element.text:
+            return [element]
+        condition = element.forced_condition
+        return [replace(f, forced_condition=condition) for f in found] if condition else found
 
     def _single(self, atoms: Atoms, inner: Node, node: Node) -> list[Field]:
         if inner is node:

@@ -159,6 +159,29 @@ torchrun --nproc_per_node=2 train.py \\
 
 echo end
 """,
+    "arrays without quotes": """
+CHECKPOINT_PATH=$1 #<Specify path>
+DISTRIBUTED_ARGS=(
+    --nproc_per_node 2
+    --nnodes 1
+)
+TRAINING_ARGS=(
+    --micro-batch-size 1
+    --fp16
+    --lr 3e-4 # Can use 1e-4
+    --two "words in one"
+)
+EVAL_ARGS=(--save "$CHECKPOINT_PATH" --log-interval 100)
+torchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py \\
+    ${TRAINING_ARGS[@]} \\
+    ${EVAL_ARGS[@]}
+""",
+    "function that runs its arguments": """
+function run { echo "+ $*"; "$@"; }
+args="--lr 3e-4"
+[ "$COMPILE" = 1 ] && args+=" --compile"
+run torchrun --standalone --nproc_per_node=2 train.py config/x.py $args
+""",
     "suffix removed": """
 NAME=run.yaml
 torchrun --nproc_per_node=2 train.py --name ${NAME%.yaml} --dir ${NAME##*.} --lr 3e-4

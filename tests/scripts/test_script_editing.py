@@ -154,6 +154,12 @@ def test_bare_flag_leaves_the_word_behind_it(shell: RealShell) -> None:
     assert _called(shell, edited).arguments == ["train.py", "config.yaml", "--lr", "1"]
 
 
+def test_value_with_blanks_is_refused_where_an_array_is_split_again() -> None:
+    script = Script.parse(SCRIPTS["arrays without quotes"], "job.sh")
+    with pytest.raises(UserError, match="without changing something else as well"):
+        script.with_flag("--lr", "a b")
+
+
 def test_command_line_gets_its_environment_in_front() -> None:
     script = Script.parse("torchrun train.py --lr 1")
     assert script.with_env("A", "1").text == "A=1 torchrun train.py --lr 1"
