@@ -144,7 +144,7 @@ class Source:
         `F.softmax` under `import torch.nn.functional as F` is `torch.nn.functional.softmax`. None
         for local things, and where a name may be bound more than one way.
         """
-        if isinstance(node, cst.Call):
+        if not dotted(node):  # libcst names `torch.ones(2).view` as if it were `torch.ones.view`
             return None
         found = self._names.get(node)
         found = found() if callable(found) else found  # libcst computes names lazily
