@@ -113,15 +113,20 @@ def verify_unchanged(
     return tuple(sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p)))
 
 
-def tree_digest(root: Path, *, skip: Sequence[str] = (".infrarsi",)) -> str:
+def tree_digest(
+    root: Path, *, skip: Sequence[str] = (".infrarsi",), stamp_over_bytes: int = _GIB
+) -> str:
     """One digest of everything below `root`: names, kinds, modes, contents, link targets.
 
-    Paths in `skip` (and what lies below) do not count, nor do byte-code caches.
+    Paths in `skip` (and what lies below) do not count, nor do byte-code caches. A file larger than
+    `stamp_over_bytes` counts by size and time instead of content.
     """
     digest = hashlib.sha256()
     for path, status in _everything(root, "", frozenset(skip)):
         content = ""
-        if stat.S_ISREG(status.st_mode):
+        if stat.S_ISREG(status.st_mode) and status.st_size > stamp_over_bytes:
+            content = f"{status.st_size} {status.st_mtime_ns}"
+        elif stat.S_ISREG(status.st_mode):
             content = digest_file(root / path)
         elif stat.S_ISLNK(status.st_mode):
             content = os.readlink(root / path)

@@ -49,10 +49,18 @@ def test_files_are_copied_with_content_and_mode(project: Path, store: Path) -> N
 
 
 def test_the_users_folder_stays_byte_identical(project: Path, store: Path) -> None:
-    before = tree_digest(project, skip=(".infrarsi", "huge.bin"))
+    before = tree_digest(project)
     snapshot = take(project, store)
-    assert tree_digest(project, skip=(".infrarsi", "huge.bin")) == before
+    assert tree_digest(project) == before
     assert verify_unchanged(project, snapshot) == ()
+
+
+@pytest.mark.parametrize("name", ["crlf.py", "huge.bin", "binary.bin"])
+def test_the_tree_digest_sees_a_changed_byte(project: Path, name: str) -> None:
+    before = tree_digest(project)
+    with open(project / name, "r+b") as file:
+        file.write(b"Z")
+    assert tree_digest(project) != before
 
 
 def test_caches_version_control_and_own_folder_are_left_out(project: Path, store: Path) -> None:
