@@ -33,6 +33,11 @@ _TRACKERS = {
     "clearml": ("env:CLEARML_OFFLINE_MODE", "1"),
 }
 _TRACKERS_WITHOUT = {"comet_ml": "Comet", "aim": "Aim", "swanlab": "SwanLab"}
+_OUTPUTS = (".pt", ".pth", ".ckpt", ".safetensors", ".log", ".out", ".err")
+_OUTPUT_NAMES = re.compile(
+    r"outs?|outputs?|runs?|logs?|ckpts?|checkpoints?|results?|saved?|saves|wandb|mlruns|tb"
+    r"|tensorboard|samples?|artifacts|metrics|work|exp|experiments?"
+)
 _DEFAULTED = re.compile(r"\$\{(\w+):?[-=]")
 
 
@@ -104,14 +109,15 @@ def _written(use: PathUse, told: Told, target: Target, sinks: Sinks) -> None:
     if inside is None:
         sinks.faults.append(_outside(told.text, use.place))
         return
-    if told.is_whole or "/" in inside:
-        folder = _sink_folder(target.root, inside, told.is_whole)
-        if folder:
-            sinks.add(f"path:{folder}", FRESH, f"{use.place} writes {inside}")
-            return
-    sinks.notes.append(
-        f"{use.place} writes {told.text}... into the project's folder; every trial has its own copy"
-    )
+    known = inside if told.is_whole else _inside(told.text.rpartition("/")[0] or ".", target)
+    folder = _sink_folder(target.root, known or ".")
+    if folder:
+        sinks.add(f"path:{folder}", FRESH, f"{use.place} writes {inside}")
+    else:
+        more = "" if told.is_whole else "..."
+        sinks.notes.append(
+            f"{use.place} writes {inside}{more} beside other files; every trial has its own copy"
+        )
 
 
 def _made_by_script(setting: Setting, target: Target) -> bool:
@@ -146,30 +152,33 @@ def _inside(text: str, target: Target) -> str | None:
     return None if inside.startswith("..") else inside
 
 
-def _sink_folder(root: Path, inside: str, is_whole: bool) -> str:
-    """The largest part of a path that holds only what the job writes: a new folder, or the file.
+def _sink_folder(root: Path, inside: str) -> str:
+    """The largest part of a path that holds only what the job writes, "" if there is none.
 
-    A folder that exists counts as the job's own if nothing in it looks like an input.
+    What exists is removed from every copy, so an existing folder or file counts only if it is an
+    output by its look; an input that the job writes to stays, the same for every run.
     """
     parts = posixpath.normpath(inside).split("/")
     if parts == ["."]:
         return ""
-    for count in range(1, len(parts)):
-        folder = root.joinpath(*parts[:count])
-        if not folder.exists() or _holds_only_output(folder):
+    for count in range(1, len(parts) + 1):
+        if _is_output(root.joinpath(*parts[:count])):
             return "/".join(parts[:count])
-    return "/".join(parts) if is_whole else ""
+    return ""
 
 
-def _holds_only_output(folder: Path) -> bool:
-    """Whether no source, text or data file lies directly in a folder that exists."""
-    if not folder.is_dir():
-        return False
-    outputs = (".pt", ".pth", ".ckpt", ".safetensors", ".log", ".jsonl", ".png", ".csv", ".json")
-    for path in folder.rglob("*"):
-        if path.is_file() and path.suffix not in outputs and ".tfevents" not in path.name:
-            return False
-    return True
+def _is_output(path: Path) -> bool:
+    """Whether it does not exist yet, or what it is called or holds looks like a run's output."""
+    if not path.exists():
+        return True
+    if path.is_file():
+        return path.suffix in _OUTPUTS or _OUTPUT_NAMES.search(path.stem.lower()) is not None
+    files = [file for file in path.rglob("*") if file.is_file()]
+    looks = [f.suffix in _OUTPUTS or "tfevents" in f.name or f.name == ".gitkeep" for f in files]
+    named = _OUTPUT_NAMES.fullmatch(path.name.lower()) is not None
+    if named and not any(file.suffix == ".py" for file in files):
+        return True
+    return bool(files) and all(looks)
 
 
 def _outside(text: str, place: str) -> UserError:
@@ -236,8 +245,12 @@ def _script_path(text: str, place: str, target: Target, sinks: Sinks) -> None:
             )
         )
         return
-    folder = _sink_folder(target.root, inside, True)
-    if folder and not folder.startswith("."):
+    folder = _sink_folder(target.root, inside)
+    if not folder:
+        sinks.notes.append(
+            f"{place} writes {text}, which holds inputs; every trial has its own copy"
+        )
+    elif not folder.startswith("."):
         sinks.add(f"path:{folder}", FRESH, f"{place} writes {text}")
 
 

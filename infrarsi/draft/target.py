@@ -204,7 +204,7 @@ def _working_folder(launch: _Launch) -> Path | None:
 def _entry_file(launch: _Launch) -> Path | None:
     training = launch.script.training_command()
     cwd = _working_folder(launch)
-    if cwd is None or training.entry is None:
+    if cwd is None or not training.entry:
         return None
     if not training.is_module:
         path = (cwd / training.entry).resolve()
@@ -236,7 +236,7 @@ def python_path(script: Script, cwd: Path) -> list[Path]:
 def _no_entry(launch: _Launch) -> UserError:
     training = launch.script.training_command()
     where = f"{launch.script.path or 'launch.command'}:{training.line}"
-    if training.entry is None or training.cwd is None:
+    if not training.entry or training.cwd is None:
         return UserError(
             f"which program {training.entry_raw!r} starts, and where, depends on what only a run "
             "can tell",
@@ -284,7 +284,8 @@ def _is_python(path: Path) -> bool:
     if path.suffix in _PYTHON_SUFFIXES:
         return True
     try:
-        first = path.open("rb").readline(128)
+        with path.open("rb") as file:
+            first = file.readline(128)
     except OSError:
         return False
     return first.startswith(b"#!") and b"python" in first

@@ -100,7 +100,8 @@ def _written(node: ast.Call) -> ast.AST | None:
     last = name.rpartition(".")[2]
     if name in _POSITIONAL:
         return _argument(node, *_POSITIONAL[name])
-    if name in _OPENERS:
+    is_method = isinstance(node.func, ast.Attribute) and name == last
+    if name in _OPENERS and not is_method:
         return _argument(node, 0, "file") if _writes(_argument(node, 1, "mode")) else None
     if last in _LAST_NAME:
         path = _argument(node, *_LAST_NAME[last])

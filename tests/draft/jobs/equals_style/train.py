@@ -20,7 +20,8 @@ p.add_argument("--tf32", type=lambda s: s == "true", default=False)
 p.add_argument("--out_dir", type=str, default=None)
 args = p.parse_args()
 
-model = Net()
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Net().to(device)
 if args.compile:
     model = torch.compile(model)
 optimizer = torch.optim.AdamW(model.parameters(), fused=args.fused)

@@ -1,0 +1,61 @@
+"""Which files may be edited."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from conftest import TRAIN, read
+
+Make = Callable[[Mapping[str, str]], Path]
+MODULE = "import torch.nn as nn\n\n\nclass Net(nn.Module):\n    pass\n"
+READER = """class R:
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, i):
+        return i
+"""
+LOSS_AND_MORE = "\n\ndef lm_loss(a):\n    return a\n\n\nclass A(nn.Module):\n    pass\n"
+DATASET = "from torch.utils.data import Dataset\n\n\nclass D(Dataset):\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "frozen"),
+    [
+        ("model", MODULE, False),
+        ("data_parallel_model", MODULE, False),
+        ("layers", "def rotate(x):\n    return x\n", False),
+        ("corpus_reader", "def rows():\n    return []\n", True),
+        ("stuff", DATASET, True),
+        ("stuff", DATASET + "\n\ndef loader():\n    return DataLoader(D())\n", False),
+        ("data", "def loader(d):\n    return DataLoader(d)\n", False),
+        ("reader", READER, True),
+        ("evaluation", "def run(m):\n    return 0\n", True),
+        ("quality", "def evaluate(m):\n    return 0\n", True),
+        ("losses", "def ce(a, b):\n    return 0\n", True),
+        ("focal", "class FocalLoss:\n    pass\n", True),
+        ("modeling", MODULE + LOSS_AND_MORE, False),
+        ("timer", "def now():\n    return 0\n", True),
+        ("logger", "def write(x):\n    return x\n", True),
+        ("lr_schedule", "def rate(step):\n    return step\n", False),
+    ],
+)
+def test_a_files_role(write: Make, name: str, text: str, frozen: bool) -> None:
+    root = write(
+        {"train.sh": "python train.py\n", "train.py": f"import {name}\n{TRAIN}", f"{name}.py": text}
+    )
+    project = read(root / "train.sh").project
+    assert (f"{name}.py" in project.frozen) is frozen
+    assert (f"{name}.py" in project.editable) is not frozen
+
+
+def test_files_that_are_not_imported_are_neither(write: Make) -> None:
+    root = write({"train.sh": "python train.py\n", "train.py": TRAIN, "model.py": MODULE})
+    project = read(root / "train.sh").project
+    assert project.editable == ["train.py"]
+    assert project.frozen == {}
+
+
+def test_a_file_that_does_not_parse_is_frozen(write: Make) -> None:
+    files = {"train.sh": "python train.py\n", "train.py": f"import m\n{TRAIN}", "m.py": "def :\n"}
+    assert list(read(write(files) / "train.sh").project.frozen) == ["m.py"]

@@ -1,0 +1,141 @@
+"""Where a job writes: which place redirects it, and what is left alone."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from conftest import TRAIN, read
+
+Make = Callable[[Mapping[str, str]], Path]
+LAUNCH = "python train.py --steps 50\n"
+NO_SINK = TRAIN.replace('parser.add_argument("--out", default="out")\n', "")
+
+
+def sinks(write: Make, code: str, *, launch: str = LAUNCH, **files: str) -> dict[str, str]:
+    root = write({"train.sh": launch, "train.py": f"{NO_SINK}{code}\n", **files})
+    return read(root / "train.sh").project.sinks
+
+
+@pytest.mark.parametrize(
+    ("code", "place"),
+    [
+        ("torch.save({}, 'out/model.pt')", "path:out"),
+        ("torch.save(obj={}, f='a/b/model.pt')", "path:a"),
+        ("open('log.txt', 'w')", "path:log.txt"),
+        ("from pathlib import Path\n(Path('x') / 'y').mkdir(parents=True)", "path:x"),
+        ("from pathlib import Path\nPath('x/y.txt').open('w')", "path:x"),
+        ("import numpy as np\nnp.savez('arrays/a.npz')", "path:arrays"),
+        ("import logging\nlogging.FileHandler('logs/a.log')", "path:logs"),
+        ("from torch.utils.tensorboard import SummaryWriter\nSummaryWriter()", "path:runs"),
+        (
+            "from torch.utils.tensorboard import SummaryWriter\nSummaryWriter(log_dir='tb')",
+            "path:tb",
+        ),
+        (
+            "import os\nHERE = os.path.dirname(__file__)\nos.makedirs(os.path.join(HERE, 'w'))",
+            "path:w",
+        ),
+        ("import os\nfor i in range(3):\n    torch.save({}, 'ck/{}.pt'.format(i))", "path:ck"),
+        (
+            "class A:\n    def __init__(self, to):\n        self.to = to\n"
+            "    def go(self):\n        torch.save({}, self.to)\n\n\nA('deep/er.pt').go()",
+            "path:deep",
+        ),
+        ("name = 'n'\nwith open(name + '/x.txt', 'a') as f:\n    pass", "path:n"),
+        ("import wandb", "env:WANDB_MODE"),
+        ("import mlflow", "env:MLFLOW_TRACKING_URI"),
+        ("import os\ntorch.save({}, os.environ.get('OUT', 'o') + '/x')", "env:OUT"),
+        ("import os\ntorch.save({}, os.path.join(os.getenv('OUT', 'o'), 'x'))", "env:OUT"),
+    ],
+)
+def test_a_write_in_code_becomes_a_sink(write: Make, code: str, place: str) -> None:
+    assert set(sinks(write, code)) == {place}
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        '"--output-dir", default="o"',
+        '"--save_dir", default="o"',
+        '"--checkpoint-path", default="o"',
+        '"--log-file", default="o.txt"',
+        '"--tensorboard-dir", default="o"',
+        '"--model-to", default="o", help="file that the model is saved to"',
+        '"--results", default="o"',
+    ],
+)
+def test_a_flag_that_says_that_it_is_written_to_is_a_sink(write: Make, definition: str) -> None:
+    code = NO_SINK.replace("args =", f"parser.add_argument({definition})\nargs =")
+    root = write({"train.sh": LAUNCH, "train.py": code})
+    flag = definition.split('"')[1]
+    assert read(root / "train.sh").project.sinks == {f"flag:{flag}": "fresh"}
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        '"--save-every", type=int, default=5',
+        '"--log-level", default="info"',
+        '"--checkpoint", default="base.pt", help="checkpoint to resume from"',
+        '"--resume", default="out/last.pt"',
+        '"--load-checkpoint", default="x"',
+        '"--output-dir", default=None',
+        '"--save", action="store_true"',
+        '"--log", choices=["a", "b"], default="a"',
+        '"--data", default="data/x.txt", help="text file to train on"',
+        '"--run-name", default="a", help="name of the run"',
+    ],
+)
+def test_a_flag_that_only_sounds_like_it_is_none(write: Make, definition: str) -> None:
+    code = NO_SINK.replace("args =", f"parser.add_argument({definition})\nargs =")
+    root = write({"train.sh": LAUNCH, "train.py": code})
+    assert read(root / "train.sh").project.sinks == {}
+
+
+def test_a_flag_that_code_writes_to_is_a_sink_whatever_it_is_called(write: Make) -> None:
+    code = NO_SINK.replace("args =", 'parser.add_argument("--where", default="w")\nargs =')
+    root = write({"train.sh": LAUNCH, "train.py": code + "torch.save({}, args.where + '/x.pt')\n"})
+    assert read(root / "train.sh").project.sinks == {"flag:--where": "fresh"}
+
+
+def test_a_name_inside_a_fixed_folder_does_not_hide_the_folder(write: Make) -> None:
+    code = NO_SINK.replace("args =", 'parser.add_argument("--tag", default="t")\nargs =')
+    root = write({"train.sh": LAUNCH, "train.py": code + "torch.save({}, f'runs/{args.tag}/x')\n"})
+    assert read(root / "train.sh").project.sinks == {"path:runs": "fresh"}
+
+
+@pytest.mark.parametrize(
+    ("launch", "places"),
+    [
+        (LAUNCH.strip() + " > train.log\n", {"path:train.log"}),
+        (LAUNCH.strip() + " 2>&1 | tee logs/$(date +%s).txt\n", set()),
+        ("mkdir -p out/a\n" + LAUNCH, {"path:out"}),
+        ("OUT=${OUT:-/scratch/x}\nmkdir -p $OUT\n" + LAUNCH, {"env:OUT"}),
+        ("mkdir -p data\n" + LAUNCH, set()),
+        (LAUNCH.strip() + " > /dev/null 2>&1\n", set()),
+    ],
+)
+def test_writes_of_the_script(write: Make, launch: str, places: set[str]) -> None:
+    found = sinks(write, "", launch=launch, **{"data/train.csv": "1,2\n"})
+    assert set(found) == places
+
+
+def test_an_input_that_is_also_written_stays_in_every_copy(write: Make) -> None:
+    files = {"data/train.csv": "1", "data/meta.json": "{}", "checkpoints/old.pt": "x"}
+    code = "open('data/meta.json', 'w')\nopen('data/new.bin', 'wb')\nopen('checkpoints/n.pt', 'wb')"
+    assert set(sinks(write, code, **files)) == {"path:data/new.bin", "path:checkpoints"}
+
+
+def test_a_folder_with_source_code_is_never_emptied(write: Make) -> None:
+    files = {"exp/model.py": "x = 1\n", "work/conf.py": "y = 1\n"}
+    code = "open('exp/out.txt', 'w')\nopen('work/model.py', 'w')"
+    assert set(sinks(write, code, **files)) == {"path:exp/out.txt", "path:work/model.py"}
+
+
+def test_an_unreadable_place_is_said_and_not_guessed(write: Make) -> None:
+    root = write(
+        {"train.sh": LAUNCH, "train.py": NO_SINK + "import x\ntorch.save({}, x.place())\n"}
+    )
+    drafted = read(root / "train.sh")
+    assert drafted.project.sinks == {}
+    assert drafted.unknowns == ("where train.py:10 writes to (`torch.save`)",)
