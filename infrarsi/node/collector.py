@@ -109,6 +109,7 @@ class Collector:
         self._by_connection: dict[socket.socket, _Rank] = {}
         self._last_s: float | None = None
         self._start = time.monotonic()
+        self._drain_s = _DRAIN_S
         self._stop_at: float | None = None
         self._thread: threading.Thread | None = None
 
@@ -171,7 +172,7 @@ class Collector:
         """
         if self._thread is None:
             return
-        self._stop_at = time.monotonic() + _DRAIN_S
+        self._stop_at = time.monotonic() + self._drain_s
         os.write(self._wake_write, b"x")
         self._thread.join()
         self._thread = None
