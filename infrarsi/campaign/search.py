@@ -8,7 +8,6 @@ from infrarsi.contract import (
     ActiveTrial,
     Budget,
     Candidate,
-    CheckResult,
     ExecutionRequest,
     ExecutionResult,
     Exhausted,
@@ -19,6 +18,7 @@ from infrarsi.contract import (
     RunKind,
     Space,
     Trial,
+    Verdict,
 )
 from infrarsi.errors import ExternalError
 from infrarsi.ports import Progress
@@ -248,7 +248,7 @@ class SearchSession:
             node_ids=tuple(node.node_id for node in result.nodes),
             wall_s=result.wall_s,
             device_s=result.device_s,
-            reason=result.reason if verdict is None else _why_not(verdict.failed),
+            reason=_reason(result, verdict),
         )
         self.history.append(trial)
         self._by_candidate[flight.candidate.id] = trial
@@ -285,5 +285,9 @@ class SearchSession:
         return head + f"{speedup:.3f}x"
 
 
-def _why_not(failed: tuple[CheckResult, ...]) -> str:
-    return "; ".join(f"{r.check}: {r.reason}" for r in failed)
+def _reason(result: ExecutionResult, verdict: Verdict | None) -> str:
+    if verdict is not None:
+        return "; ".join(f"{r.check}: {r.reason}" for r in verdict.failed)
+    if result.outcome is Outcome.STOPPED:
+        return "clearly slower than the best so far"
+    return result.reason

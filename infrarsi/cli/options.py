@@ -60,7 +60,7 @@ Interrupt = Annotated[
     ),
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", help="Folder of the runs [.infrarsi/runs in the project].")
+    Path | None, typer.Option("--out", help="Folder of the runs [.infrarsi/runs here].")
 ]
 RayAddress = Annotated[
     str | None, typer.Option("--ray-address", help="Use this Ray cluster instead of a local one.")

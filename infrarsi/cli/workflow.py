@@ -114,7 +114,7 @@ def opened(
     project = with_preferences(job.project, preferences)
     insist_on_honoured(project, str(job.contract))
     clock = SystemClock()
-    root = (out or job.root / DEFAULT_ROOT).resolve()
+    root = (out or DEFAULT_ROOT).resolve()
     run = resume or RunDirectory.create(root, now=clock.now())
     run.lock()
     try:
