@@ -6,7 +6,7 @@ z = |y - m| / s; t the number of leading steps dropped.
 The number of leading steps dropped is the t that maximises the sum over i < t of
 min(z_i, CAP) - COST: a change-point between "unlike the end of the run" and "like it", with a
 bounded loss. A step that looks like the end of the run argues for keeping what came before it, so
-that a slow step every k steps (k >= 4) is not taken for warm-up, however slow it is; a first step
+that a slow step every k steps (k >= 3) is not taken for warm-up, however slow it is; a first step
 of 35 s counts no more than CAP, so that it is dropped alone.
 """
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 MIN_STEPS = 5
 """Fewer durations than this say nothing about warm-up."""
-_CAP = 8.0  # chosen by experiment, see README.md: 35 s among 0.1 s counts as much as any outlier
+_CAP = 6.0  # 35 s among 0.1 s counts as any outlier; one slow step in three is no warm-up yet
 _COST = 3.0  # a step within three robust standard deviations of the end argues for being kept
 _MIN_LOG_SD = 0.005  # clocks and schedulers below half a per cent are no evidence of warm-up
 _DRIFT = 0.02  # a drift over the steady steps below two per cent is not worth a word

@@ -35,6 +35,9 @@ _GROWTH_STEPS = 10.0
 _LOOK_AHEAD = 2  # a chaotic jump may come a step or two earlier than in the perturbed run
 _QUANTILE = 0.8
 _STILL = 0.02  # an element that moved less than this share of the reference's way stands still
+_BROKEN = (
+    1e9  # stands for a weight that is NaN or infinite: far beyond any band, and still a number
+)
 _EPSILON = {"float64": 2.2e-16, "float32": 1.2e-7, "bfloat16": 7.8e-3, "float16": 9.8e-4}
 _ORDER = ("float64", "float32", "float16", "bfloat16")
 
@@ -213,7 +216,7 @@ def _apart(ours: Floats, theirs: Floats, travelled: Floats, rounding: Floats) ->
     typical = np.sqrt(np.mean(travelled**2, axis=1, keepdims=True))
     scale = np.maximum(np.maximum(travelled, 0.25 * typical), 1e-30)
     apart: Floats = np.maximum(np.abs(theirs - ours) - rounding, 0.0) / scale
-    return np.where(np.isfinite(apart), apart, np.inf)
+    return np.where(np.isfinite(apart), apart, _BROKEN)
 
 
 def _own_apart(evidence: Evidence, kind: RunKind, steps: Sequence[int], width: int) -> Floats:

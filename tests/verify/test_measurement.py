@@ -1,0 +1,87 @@
+"""Step time, tail, one-off cost: from the harness's clock, slowest rank, close looks left out."""
+
+from dataclasses import replace
+
+import made_records as made
+import pytest
+from made_records import CLOSE, Job
+
+from infrarsi.contract import RunKind
+from infrarsi.verify import measure
+
+
+def measured(job=Job(noise=0.0), tamper=None):
+    """The measurement of a made run."""
+    found = measure(made.run(job, tamper))
+    assert found is not None
+    return found
+
+
+def test_step_time_is_the_median_and_the_mean_has_the_evaluation():
+    found = measured()
+    assert found.step_time_s == pytest.approx(0.1, rel=0.01)
+    kept = [index for index, _ in found.durations if index >= found.first_steady]
+    evaluations = sum(index % 10 == 9 for index in kept)
+    assert found.mean_step_s == pytest.approx(0.1 + 0.2 * evaluations / len(kept), rel=0.01)
+    assert found.tail_s == pytest.approx(found.mean_step_s - found.step_time_s)
+
+
+def test_close_looks_are_left_out():
+    slow = 0.5
+
+    def tamper(s):
+        late = slow * sum(look <= s.index for look in CLOSE)
+        return replace(s, harness_s=s.harness_s + late)
+
+    found = measured(tamper=tamper)
+    assert found.step_time_s == pytest.approx(0.1, rel=0.01)
+    assert not set(CLOSE) & {index for index, _ in found.durations}
+
+
+def test_one_off_cost_is_the_start_and_what_warm_up_takes_beyond_steady_steps():
+    # 4 s to the first step, which takes 1 s more than a steady one.
+    assert measured(Job(noise=0.0, eval_every=0)).one_off_s == pytest.approx(5.0, abs=0.01)
+
+
+def test_end_of_a_job_that_ends_by_itself_is_paid_once_and_no_step():
+    result = made.run(Job(noise=0.0, eval_every=0))
+    rank = result.ranks[0]
+    last = replace(rank.steps[-1], harness_s=rank.steps[-1].harness_s + 3.0)
+    rank = replace(rank, steps=(*rank.steps[:-1], last), end={"how": "exit"})
+    found = measure(replace(result, ranks=(rank,), command_s=result.command_s + 3.0))
+    assert found is not None
+    assert found.step_time_s == pytest.approx(0.1, rel=0.01)
+    assert found.tail_s == pytest.approx(0.0, abs=0.001)
+    assert found.one_off_s == pytest.approx(5.0 + 3.0 + 0.3, abs=0.02)
+
+
+def test_slowest_rank_decides():
+    result = made.run(Job(noise=0.0, ranks=2, eval_every=0))
+    slow = result.ranks[1]
+    steps = tuple(replace(s, harness_s=s.harness_s + 0.02 * s.index) for s in slow.steps)
+    found = measure(replace(result, ranks=(result.ranks[0], replace(slow, steps=steps))))
+    assert found is not None
+    assert found.step_time_s == pytest.approx(0.12, rel=0.01)
+
+
+def test_job_clock_takes_no_part():
+    honest = measured()
+    forged = measured(tamper=lambda s: replace(s, witness_s=s.witness_s / 2, event_s=0.01))
+    assert forged == honest
+
+
+def test_run_without_a_step_has_no_measurement():
+    result = made.run(Job())
+    assert measure(replace(result, ranks=())) is None
+
+
+def test_audit_run_is_measured_on_its_close_looks():
+    assert measured(Job(noise=0.0, kind=RunKind.AUDIT)).step_time_s == pytest.approx(0.1, rel=0.01)
+
+
+def test_stopped_run_is_measured_on_what_it_has():
+    result = made.run(Job(noise=0.0))
+    rank = replace(result.ranks[0], steps=result.ranks[0].steps[:14], sealed=False, end={})
+    found = measure(replace(result, ranks=(rank,)))
+    assert found is not None
+    assert found.step_time_s == pytest.approx(0.1, rel=0.01)
