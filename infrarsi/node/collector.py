@@ -238,8 +238,6 @@ class Collector:
                     continue
                 rank.file.write(stamped(line, now))
                 self._follow(rank, line, now)
-        if rank is not None:
-            rank.file.flush()
         self._release()
 
     def _greet(self, connection: socket.socket, line: bytes, now: float) -> _Rank | None:

@@ -165,7 +165,7 @@ class Recorder(object):
             if line is None:
                 break
             self.queue.popleft()
-            self.channel.line("step", line)
+            self.channel.line("step", line, now=False)  # it goes with the next beat
         if self.values.logs:
             waiting = [kept for step in self.queue for kept in step.kept()]
             self.values.forget(waiting + list(self.step.kept()))
