@@ -22,7 +22,8 @@ class Update:
     the ranks that have one. `shapes`: for each input name, how often each full shape came.
     `digests` are empty unless every rank looked closely. `weights` are those of the lowest rank.
     `calls`: how often each optimizer stepped, on the rank where it stepped most. `skipped`: steps
-    that a gradient scaler skipped, on the rank with most.
+    that a gradient scaler skipped, on the rank with most. `compile_s`: what torch's compiler took,
+    on the rank where it took longest.
     """
 
     index: int
@@ -40,6 +41,7 @@ class Update:
     learning_rates: tuple[float, ...]
     skipped: int
     eval_calls: int
+    compile_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ def _update(steps: Sequence[StepRecord]) -> Update:
         learning_rates=steps[0].learning_rates,
         skipped=max(step.skipped for step in steps),
         eval_calls=sum(step.eval_calls for step in steps),
+        compile_s=max(step.compile_s for step in steps),
     )
 
 

@@ -35,9 +35,7 @@ _GROWTH_STEPS = 10.0
 _LOOK_AHEAD = 2  # a chaotic jump may come a step or two earlier than in the perturbed run
 _QUANTILE = 0.8
 _STILL = 0.02  # an element that moved less than this share of the reference's way stands still
-_BROKEN = (
-    1e9  # stands for a weight that is NaN or infinite: far beyond any band, and still a number
-)
+_BROKEN = 1e9  # a weight that is NaN or infinite: beyond any band, yet a number
 _EPSILON = {"float64": 2.2e-16, "float32": 1.2e-7, "bfloat16": 7.8e-3, "float16": 9.8e-4}
 _ORDER = ("float64", "float32", "float16", "bfloat16")
 

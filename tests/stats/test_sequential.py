@@ -78,7 +78,7 @@ def test_gain_of_20_percent_at_2_percent_noise_is_promoted_at_four_pairs():
         decision, pairs = campaign(rng, looks, sd=0.02, gain=math.log(1.2))
         assert decision is Decision.PROMOTE
         early += pairs == 4
-    # Of 200 campaigns 178 decided at four pairs in the simulation of README.md.
+    # With this seed 187 of 200 decide at four pairs; 160 leaves room for another generator.
     assert early >= 160
 
 

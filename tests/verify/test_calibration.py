@@ -1,4 +1,8 @@
-"""The bands on a real tiny transformer: honest changes pass, cheats fail, in three numerics."""
+"""The bands on a real tiny transformer: honest changes pass, cheats fail, in three numerics.
+
+A gradient that is clipped by a constant factor is not among the bf16 cheats: Adam divides it out,
+and what is left is below bf16's own rounding. It takes gradient norms to see it.
+"""
 
 from dataclasses import replace
 
@@ -9,6 +13,7 @@ from tiny_training import Variant, train
 from infrarsi.contract import RunKind
 from infrarsi.verify import Evidence, judge, reference_evidence
 
+pytestmark = pytest.mark.slow
 STEPS = 30
 JOBS = {
     "fp32-adamw": Variant(),
@@ -20,9 +25,8 @@ HONEST = {
     "micro-batch-8": {"micro_batch": 8},
     "micro-batch-1": {"micro_batch": 1},
     "sdpa": {"sdpa": True},
-    "two-threads": {"threads": 2},
     "rows-in-another-order": {"shuffle_rows": True},
-    "sdpa-and-micro-batch": {"sdpa": True, "micro_batch": 4, "threads": 2},
+    "sdpa-and-micro-batch": {"sdpa": True, "micro_batch": 4},
 }
 OPTIMIZERS = {
     "fused": {"optimizer": "adamw-fused"},
@@ -38,7 +42,6 @@ CHEATS = {
     "frozen-block": {"freeze": True},
     "one-micro-batch-less": {"drop_micro": True},
     "loss-x1.02": {"scale_loss": 1.02},
-    "gradient-clipped": {"clip": 0.05},
     "other-seed": {"seed": 1},
 }
 
@@ -84,3 +87,21 @@ def test_lower_precision_is_not_the_fp32_job(reference):
     if job.autocast:
         pytest.skip("this job computes in bf16 already")
     assert not judge(evidence, train(replace(job, autocast=True), STEPS), PROJECT).same_job
+
+
+def test_clipped_gradient_is_not_the_fp32_job(reference):
+    job, evidence = reference
+    if job.autocast:
+        pytest.skip("below the rounding of bf16; see the module's notes")
+    assert not judge(evidence, train(replace(job, clip=0.05), STEPS), PROJECT).same_job
+
+
+def test_two_threads_are_the_same_fp32_job():
+    job = JOBS["fp32-adamw"]
+    runs = [train(job, 10, RunKind.TIMED), train(replace(job, perturb=True), 10, RunKind.PERTURBED)]
+    evidence = reference_evidence([*runs, train(job, 10)])
+    project = PROJECT.model_copy(
+        update={"workload": PROJECT.workload.model_copy(update={"optimizer_steps": 10})}
+    )
+    run = train(replace(job, threads=2), 10)
+    assert judge(evidence, run, project).failed == ()
