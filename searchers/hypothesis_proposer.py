@@ -54,9 +54,12 @@ class HypothesisProposer:
         beliefs = self._models.learn(history, active)
         taken = {*taken_keys(history, active), point_key(self._coding.space.reference)}
         incumbent = beliefs.incumbent()
+        spent = sum(t.number > 0 and t.outcome.counts_as_screen for t in history) + len(active)
+        # The last screen competes with nothing for time, so only its gain counts.
+        power = COST_POWER if spent + 1 < self._max_trials else 0.0
         starts = [incumbent, *beliefs.best_trials(3), *seeds(self._coding, beliefs.fits)]
         found = self._candidates.best(
-            lambda codes: self._score(beliefs, codes, incumbent), starts, taken
+            lambda codes: self._score(beliefs, codes, incumbent, power), starts, taken
         )
         if found is None:
             return NotYet("every other point is running") if active else Exhausted(SPACE_EXHAUSTED)
@@ -87,9 +90,9 @@ class HypothesisProposer:
             return self._coding.space.reference
         return self._coding.decode(self._pruned(beliefs, best[0]))
 
-    def _score(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> Floats:
+    def _score(self, beliefs: Beliefs, codes: Codes, incumbent: Codes, power: float) -> Floats:
         worth = self._worth(beliefs, codes, incumbent)
-        return np.asarray(worth / beliefs.cost(codes) ** COST_POWER, dtype=np.float64)
+        return np.asarray(worth / beliefs.cost(codes) ** power, dtype=np.float64)
 
     def _worth(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> Floats:
         """Expected improvement of log net step time, failures counted as none, (n,)."""

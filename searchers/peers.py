@@ -28,7 +28,7 @@ from searchers.evidence import Key, taken_keys
 from searchers.hypothesis_proposer import SPACE_EXHAUSTED, HypothesisProposer
 from searchers.proposals import MAX_ENUMERATED
 
-MAX_ASKS = 8  # of a library, before a neighbour stands in for its repetitions
+MAX_ASKS = 4  # of a library, before a neighbour stands in for its repetitions
 MAX_DRAWS = 20_000
 FAILED_FACTOR = 1.5  # a failed trial is told as this many times the slowest that ran
 
@@ -72,8 +72,8 @@ class _Peer:
             {**point, d.name: v} for d in self._space.dimensions for v in d.values
         ]
         for i in rng.permutation(len(changes)):
-            if self._free(changes[i], taken):
-                return changes[i]
+            if self._free(changes[int(i)], taken):
+                return changes[int(i)]
         return None
 
     def _free(self, point: Point, taken: set[Key]) -> bool:
