@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from infrarsi.contract import Knob, PlaceKind, Scalar, ValueChange
 from infrarsi.draft.machine import Machine
 from infrarsi.draft.settings import Setting
-from infrarsi.families import Family, Risk, catalogue
+from infrarsi.families import Family, catalogue
 
 _MANY = 6  # values of one knob
 _BUCKETS_MB = (10, 25, 50, 100)
@@ -174,11 +174,6 @@ def spread(reference: int, candidates: Sequence[int]) -> list[int]:
         return doublings if doublings >= 0 else -1.5 * doublings
 
     return sorted(sorted(candidates, key=far)[:_MANY])
-
-
-def is_offered_by_itself(family: Family) -> bool:
-    """Whether a knob may be searched without the contract's `allow`."""
-    return family.risk is not Risk.JOB
 
 
 def _told(setting: Setting) -> str:

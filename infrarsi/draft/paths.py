@@ -2,7 +2,7 @@
 
 import ast
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infrarsi.contract import PlaceKind
@@ -52,9 +52,17 @@ class Reader:
         self.by_dest = {s.dest: s for s in settings if s.place.kind is PlaceKind.FLAG}
         self.by_env = {s.place.name: s for s in settings if s.place.kind is PlaceKind.ENV}
         self.parents: dict[ast.AST, ast.AST] = {}
-        for _, node in sources.walk():
+        self._calls: dict[str, list[tuple[PythonFile, ast.Call]]] = {}
+        self._functions: dict[str, list[tuple[PythonFile, ast.AST]]] = {}
+        self._bindings: dict[ast.AST, list[tuple[ast.expr, ast.expr]]] = {}
+        for file, node in sources.walk():
             for child in ast.iter_child_nodes(node):
                 self.parents[child] = node
+            if isinstance(node, ast.Call):
+                last = dotted(node.func).rpartition(".")[2]
+                self._calls.setdefault(last, []).append((file, node))
+            elif isinstance(node, _FUNCTIONS):
+                self._functions.setdefault(node.name, []).append((file, node))
 
     def read(self, file: PythonFile, node: ast.AST, depth: int = _DEPTH) -> list[Told]:
         """Every way an expression can come out, at least one."""
@@ -196,8 +204,8 @@ class Reader:
             called = owner.name
         is_method = isinstance(owner, ast.ClassDef)
         told: list[Told] = []
-        for other, node in self.sources.walk():
-            if not isinstance(node, ast.Call) or not self._is_own(node, called):
+        for other, node in self._calls.get(called, []):
+            if not self._is_own(node, called):
                 continue
             passed = [k.value for k in node.keywords if k.arg == name]
             index = None if position is None else position - is_method
@@ -221,15 +229,13 @@ class Reader:
         called = dotted(node.func).rpartition(".")[2]
         if not self._is_own(node, called):
             return [_UNKNOWN]
-        for other in self.sources.files:
-            for function in ast.walk(other.tree):
-                if isinstance(function, _FUNCTIONS) and function.name == called:
-                    returns = [
-                        inner.value
-                        for inner in ast.walk(function)
-                        if isinstance(inner, ast.Return) and inner.value is not None
-                    ]
-                    return [t for value in returns for t in self.read(other, value, depth)]
+        for other, function in self._functions.get(called, []):
+            returns = [
+                inner.value
+                for inner in ast.walk(function)
+                if isinstance(inner, ast.Return) and inner.value is not None
+            ]
+            return [t for value in returns for t in self.read(other, value, depth)]
         return [_UNKNOWN]
 
     def _enclosing(self, node: ast.AST) -> ast.FunctionDef | None:
@@ -239,19 +245,22 @@ class Reader:
         return at
 
     def _assignments(self, scope: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
-        found: list[tuple[ast.expr, ast.expr]] = []
-        for node in ast.walk(scope):
-            if isinstance(node, ast.Assign):
-                found += [(target, node.value) for target in node.targets]
-            elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
-                found.append((node.target, node.value))
-            elif isinstance(node, ast.With):
-                found += [
-                    (item.optional_vars, item.context_expr)
-                    for item in node.items
-                    if item.optional_vars is not None
-                ]
-        return found
+        if scope not in self._bindings:
+            self._bindings[scope] = list(_assigned(scope))
+        return self._bindings[scope]
+
+
+def _assigned(scope: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """(target, value) of everything that a scope binds."""
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Assign):
+            yield from ((target, node.value) for target in node.targets)
+        elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            yield node.target, node.value
+        elif isinstance(node, ast.With):
+            for item in node.items:
+                if item.optional_vars is not None:
+                    yield item.optional_vars, item.context_expr
 
 
 def _bound(

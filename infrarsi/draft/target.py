@@ -1,6 +1,5 @@
 """What the user named, as a launch: the script, the folder it runs in, the program it starts."""
 
-import os
 import posixpath
 import re
 import shlex
@@ -8,17 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from infrarsi.draft.programs import (
+    PYTHON_SUFFIXES,
+    SHELL_SUFFIXES,
+    SHELLS,
+    files,
+    is_python,
+    listing,
+    shell_text,
+    trains,
+)
 from infrarsi.draft.repository import common_folder, git_root, is_tracked
 from infrarsi.errors import UserError
 from infrarsi.scripts import Script, TrainingCommand
 
-_SHELLS = ("bash", "sh", "dash")
-_SHELL_SUFFIXES = (".sh", ".bash")
-_PYTHON_SUFFIXES = (".py",)
 _VARIABLE = re.compile(r"\$\{?(\w+)\}?")
 _FOLDERS_ABOVE = 3  # outside a repository
-_DEPTH = 3  # folders below the target that are looked into for scripts
-_SKIPPED = ("node_modules", "venv", "env", "site-packages", "__pycache__", "tests", "test")
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ def locate(
     """
     if not target.exists():
         raise UserError(
-            f"there is no {target.name!r}; in {target.parent} there are {_listing(target.parent)}",
+            f"there is no {target.name!r}; in {target.parent} there are {listing(target.parent)}",
             where=str(target),
             fix="name the launch script, the Python entry, or the folder of the job",
         )
@@ -77,7 +81,7 @@ def locate(
         return _from_command(folder, command, environ, root)
     if target.is_dir():
         target = _choose(target, entry, environ)
-    if _is_python(target):
+    if is_python(target):
         return _from_python(target, environ)
     return _from_script(target, (), environ)
 
@@ -91,12 +95,12 @@ def _from_command(
         raise UserError(
             f"{command!r} is not a shell command: {error}", where="--command", fix="quote it"
         ) from error
-    if words and words[0] in _SHELLS:
+    if words and words[0] in SHELLS:
         words = words[1:]
-    if words and (folder / words[0]).is_file() and not _is_python(folder / words[0]):
+    if words and (folder / words[0]).is_file() and not is_python(folder / words[0]):
         name = posixpath.normpath(words[0])
         script = Script.parse(
-            _shell_text(folder / name),
+            shell_text(folder / name),
             name,
             script_arguments=tuple(words[1:]),
             environ=environ,
@@ -123,7 +127,7 @@ def with_torchrun(target: Target, processes: int, environ: Mapping[str, str]) ->
 
 def _from_script(path: Path, arguments: tuple[str, ...], environ: Mapping[str, str]) -> Target:
     """A script is run in its own folder, unless its entry is only found from a folder above."""
-    text = _shell_text(path)
+    text = shell_text(path)
     launches = []
     for folder in _run_folders(path):
         name = path.relative_to(folder).as_posix()
@@ -250,63 +254,22 @@ def _no_entry(launch: _Launch) -> UserError:
     )
 
 
-def _shell_text(path: Path) -> str:
-    """The script's text; raises UserError for what bash would not run."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(
-            "this is not a text file, so it is no bash script",
-            where=str(path),
-            fix="name the launch script, or the Python entry",
-        ) from error
-    first = text.partition("\n")[0]
-    if first.startswith("#!"):
-        words = first[2:].replace("/env -S ", "/env ").split()
-        names = [os.path.basename(word) for word in words if not word.startswith("-")]
-        names = [name for name in names if name != "env"]
-        if names and names[0] not in _SHELLS:
-            raise UserError(
-                f"this is a {names[0]} script; only bash and sh scripts are read",
-                where=f"{path}:1",
-                fix="name the command that trains with --command",
-            )
-    elif path.suffix not in _SHELL_SUFFIXES:
-        raise UserError(
-            f"this is no bash script: it ends in {path.suffix or 'nothing'!r} and has no `#!` line",
-            where=str(path),
-            fix="name the launch script (`train.sh`) or the Python entry (`train.py`)",
-        )
-    return text
-
-
-def _is_python(path: Path) -> bool:
-    if path.suffix in _PYTHON_SUFFIXES:
-        return True
-    try:
-        with path.open("rb") as file:
-            first = file.readline(128)
-    except OSError:
-        return False
-    return first.startswith(b"#!") and b"python" in first
-
-
 def _choose(folder: Path, entry: str | None, environ: Mapping[str, str]) -> Path:
     """The launch script or the entry of a folder; raises UserError unless there is just one."""
     if entry is not None and not (folder / entry).is_file():
         raise UserError(
-            f"there is no {entry!r} in {folder}; there are {_listing(folder)}",
+            f"there is no {entry!r} in {folder}; there are {listing(folder)}",
             where="--entry",
             fix="give the Python file that trains, relative to the project",
         )
     scripts = []
-    for path in _files(folder, _SHELL_SUFFIXES):
+    for path in files(folder, SHELL_SUFFIXES):
         started = _started_by(path, environ)
         if started is not None and (entry is None or started == (folder / entry).resolve()):
             scripts.append(path)
     if not scripts and entry is not None:
         return folder / entry
-    found = scripts or [path for path in _files(folder, _PYTHON_SUFFIXES) if _trains(path)]
+    found = scripts or [path for path in files(folder, PYTHON_SUFFIXES) if trains(path)]
     if len(found) == 1:
         return found[0]
     names = ", ".join(repr(path.relative_to(folder).as_posix()) for path in found[:12])
@@ -318,7 +281,7 @@ def _choose(folder: Path, entry: str | None, environ: Mapping[str, str]) -> Path
         )
     raise UserError(
         "no launch script and no Python file that trains was found in this folder; there are "
-        + _listing(folder),
+        + listing(folder),
         where=str(folder),
         fix="name the launch script, or give --entry or --command",
     )
@@ -330,31 +293,3 @@ def _started_by(path: Path, environ: Mapping[str, str]) -> Path | None:
     except UserError:
         return None
     return (target.root / target.entry).resolve()
-
-
-def _trains(path: Path) -> bool:
-    """Whether a Python file is a program (not only a module) that steps an optimizer."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return False
-    return "torch" in text and ".backward(" in text and "__main__" in text
-
-
-def _files(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    found = []
-    for at, folders, names in os.walk(folder):
-        depth = len(Path(at).relative_to(folder).parts)
-        folders[:] = sorted(
-            name
-            for name in folders
-            if depth < _DEPTH and not name.startswith(".") and name not in _SKIPPED
-        )
-        found += [Path(at, name) for name in sorted(names) if name.endswith(suffixes)]
-    return found
-
-
-def _listing(folder: Path) -> str:
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    shown = ", ".join(repr(name) for name in names[:12] if not name.startswith("."))
-    return shown or "no files"
