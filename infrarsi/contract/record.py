@@ -23,6 +23,7 @@ class StepRecord:
     `name:dtype:shape` came. `digests`: for each input name the order-free sums (rows, elements)
     mod 2**64, only on close looks. `weights`: sampled parameter values after the step.
     `optimizer_calls`: how often each optimizer stepped. `skipped`: a GradScaler skipped the step.
+    `compile_s`: what torch's compiler says that it took within this step.
     """
 
     index: int
@@ -42,6 +43,7 @@ class StepRecord:
     learning_rates: tuple[float, ...] = ()
     skipped: int = 0
     data_wait_s: float = 0.0
+    compile_s: float = 0.0
     phases_s: dict[str, float] = field(default_factory=dict)
     eval_calls: int = 0
     eval_samples: int = 0

@@ -142,6 +142,7 @@ def _step(line: dict[str, Any], beat: dict[str, Any]) -> StepRecord:
         learning_rates=tuple(line.get("learning_rates", ())),
         skipped=int(line.get("skipped", 0)),
         data_wait_s=float(line.get("data_wait_s", 0.0)),
+        compile_s=float(line.get("compile_s", 0.0)),
         phases_s=dict(line.get("phases_s", {})),
         eval_calls=int(line.get("eval_calls", 0)),
         eval_samples=int(line.get("eval_samples", 0)),

@@ -85,3 +85,30 @@ def test_stopped_run_is_measured_on_what_it_has():
     found = measure(replace(result, ranks=(rank,)))
     assert found is not None
     assert found.step_time_s == pytest.approx(0.1, rel=0.01)
+
+
+def compiling(at, seconds):
+    """An update in which torch's compiler works for a while, and says so."""
+
+    def change(s):
+        late = seconds * sum(index <= s.index for index in at)
+        return replace(
+            s,
+            harness_s=s.harness_s + late,
+            witness_s=s.witness_s + late,
+            compile_s=seconds if s.index in at else 0.0,
+        )
+
+    return change
+
+
+def test_compiling_an_evaluation_in_the_middle_is_a_one_off():
+    plain = measured(Job(noise=0.0, eval_every=0))
+    found = measured(Job(noise=0.0, eval_every=0), compiling((9,), 20.0))
+    assert found.mean_step_s == pytest.approx(plain.mean_step_s, rel=0.01)
+    assert found.one_off_s == pytest.approx(plain.one_off_s + 20.0, abs=0.05)
+
+
+def test_compiling_again_and_again_is_recurring_time():
+    found = measured(Job(noise=0.0, eval_every=0), compiling(tuple(range(2, 30, 2)), 0.5))
+    assert found.mean_step_s > 0.2

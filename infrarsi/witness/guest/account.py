@@ -20,7 +20,7 @@ class Step(object):
         self.losses, self.digests, self.weights = [], {}, []
         self.rates, self.found_inf, self.eval_losses = [], [], []
         self.phases = {}
-        self.wait_s = 0.0
+        self.wait_s = self.compile_s = 0.0
         self.seconds = None
         self.events = None
 
@@ -99,6 +99,7 @@ class Step(object):
             "learning_rates": [v for part in self.rates for v in read(part)],
             "skipped": self.skipped + sum(1 for part in self.found_inf if sum(read(part)) > 0),
             "data_wait_s": round(self.wait_s, 6),
+            "compile_s": round(self.compile_s, 6),
             "phases_s": phases,
             "eval_calls": self.eval_calls,
             "eval_samples": self.eval_samples,

@@ -228,3 +228,12 @@ def peak_bytes(known):
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def compile_seconds():
+    """What torch's compiler has taken in this process, as it counts it itself; 0 without it."""
+    module = sys.modules.get("torch._dynamo.utils")
+    spent = getattr(module, "cumulative_time_spent_ns", None)  # torch 2.6 and newer
+    if not spent:
+        return 0.0
+    return 1e-9 * (spent.get("entire_frame_compile", 0) + spent.get("entire_backward_compile", 0))

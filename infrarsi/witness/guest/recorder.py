@@ -43,7 +43,7 @@ class Recorder(object):
         self.in_backward = self.trains_in_eval = False
         self.stack = []
         self.stepped = False
-        self.wait_s = 0.0
+        self.wait_s = self.compiled_s = 0.0
         self.problems = collections.Counter()
         self.roots = weakref.WeakKeyDictionary()
         self.models = []
@@ -78,6 +78,7 @@ class Recorder(object):
         self.channel.line("head", describe.head_line())
         if self.writes is not None:
             self.writes.start(self.config["roots"], self.wrote)
+        self.compiled_s = describe.compile_seconds()
         self.began = CLOCK()
         self.wait_s = 0.0
         self.event = new_event()
@@ -127,6 +128,8 @@ class Recorder(object):
         self.channel.line("beat", beat)
         step.seconds, step.wait_s = now - step.began_s, self.wait_s
         self.wait_s = 0.0
+        compiled_s = describe.compile_seconds()
+        step.compile_s, self.compiled_s = compiled_s - self.compiled_s, compiled_s
         if self.event is not None or torch.cuda.is_initialized():
             start, self.event = self.event, new_event()
             if start is not None and self.event is not None:
