@@ -117,7 +117,12 @@ def _existing(target: Path) -> Path | None:
 
 
 def _loaded(path: Path) -> Job:
-    return Job(path.parent, path, load(path).project)
+    """The job of a file; what a short file leaves out is drafted, what it says stays."""
+    from infrarsi.draft.completing import complete, is_short
+
+    loaded = load(path)
+    project = complete(loaded).project if is_short(loaded.project) else loaded.project
+    return Job(path.parent, path, project)
 
 
 def _insist_same_script(job: Job, target: Path) -> None:

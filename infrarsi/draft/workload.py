@@ -68,7 +68,7 @@ def length(settings: Sequence[Setting], accumulation: Setting | None, sources: S
     constant = _constant(sources)
     if constant is not None:
         steps, place = constant
-        return Length(_workload(steps, place), f"written in {place}", None)
+        return Length(_workload(steps, place), _sample(steps, f"written in {place}"), None)
     reason = "no flag for the number of steps was found"
     epochs = _by_names(settings, _EPOCHS)
     if setting is not None:
@@ -87,7 +87,14 @@ def _from_setting(setting: Setting, accumulation: Setting | None, sources: Sourc
     if counts and accumulation is not None and isinstance(accumulation.value, int):
         steps //= max(1, accumulation.value)
         origin += f", in micro-steps, {accumulation.value} to an update"
-    return Length(_workload(steps, setting.origin), origin, setting, counts)
+    return Length(_workload(steps, setting.origin), _sample(steps, origin), setting, counts)
+
+
+def _sample(steps: int, origin: str) -> str:
+    """A short job is hardly worth a search for itself: it stands for longer ones."""
+    if steps > SHORT_JOB:
+        return origin
+    return f"a guess: {steps} steps are taken for a sample of longer runs; {origin}"
 
 
 def _workload(steps: int, place: str) -> Workload:
@@ -98,7 +105,7 @@ def _workload(steps: int, place: str) -> Workload:
             fix="give it more steps",
         )
     if steps <= SHORT_JOB:
-        return Workload(planned_steps=steps, optimizer_steps=steps, ends_by="job")
+        return Workload(planned_steps=_GUESS, optimizer_steps=steps, ends_by="job")
     return Workload(planned_steps=steps, optimizer_steps=TRIAL_STEPS, ends_by="witness")
 
 

@@ -114,7 +114,7 @@ def test_the_example_is_drafted_completely(job: Copy) -> None:
             .value
         )
     )  # type: ignore[union-attr]  # the example has it
-    assert project.workload.planned_steps == steps
+    assert (project.workload.planned_steps, project.workload.optimizer_steps) == (10_000, steps)
     assert project.workload.ends_by == ("job" if steps <= 100 else "witness")
     assert knobs(drafted)["dataloader_workers"] == ([0, 1, 2], 0)
     split = changes(drafted, "micro_batch")
@@ -198,7 +198,7 @@ def test_a_program_without_arguments_still_gets_its_command_its_length_and_its_s
     drafted = read(job("no_arguments") / "train.py")
     assert drafted.project.launch.command == "python train.py"
     assert drafted.project.launch.script is None
-    assert drafted.project.workload.planned_steps == 60
+    assert drafted.project.workload.optimizer_steps == 60
     assert set(drafted.project.sinks) == {"path:logs", "path:runs", "path:results"}
     assert any("defines no arguments" in note for note in drafted.notes)
     assert [question.about for question in drafted.questions] == [("launch", "command")]
@@ -249,7 +249,7 @@ def test_a_rate_computed_from_the_batch_keeps_the_split_out_of_the_search(job: C
 
 def test_steps_that_count_micro_steps_are_turned_into_updates(job: Copy) -> None:
     drafted = read(job("micro_steps") / "train.sh")
-    assert drafted.project.workload.planned_steps == 80
+    assert drafted.project.workload.optimizer_steps == 80
     assert "micro_batch" not in knobs(drafted)
 
 

@@ -57,7 +57,7 @@ def test_a_command_chooses_among_them(write: Make) -> None:
     project = read(root, command="bash b.sh --fast").project
     assert (project.launch.command, project.launch.script) == ("bash b.sh --fast", "b.sh")
     bare = read(root, command="python train.py --steps 60").project
-    assert (bare.launch.script, bare.workload.planned_steps) == (None, 60)
+    assert (bare.launch.script, bare.workload.optimizer_steps) == (None, 60)
 
 
 def test_an_entry_that_does_not_exist(write: Make) -> None:
