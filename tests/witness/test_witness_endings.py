@@ -173,3 +173,42 @@ def test_a_witness_that_fails_removes_itself_with_one_line(tmp_path, tmp_path_fa
     assert done.stdout == "True\nTrue\ntorch._C\n"
     assert done.stderr.count("\n") == 1
     assert "infrarsi witness: removed itself (boundary: JSONDecodeError" in done.stderr
+
+
+ODD = """
+import sys, torch
+class Odd(torch.nn.Linear):
+    def __eq__(self, other):
+        return torch.ones(2)
+    __hash__ = torch.nn.Module.__hash__
+class Mapping(dict):
+    def keys(self):
+        raise RuntimeError("no keys")
+class Wrapped(torch.nn.Module):
+    def __init__(self):
+        super().__init__(); self.inner = Odd(2, 1)
+    def forward(self, x, extra=None):
+        return self.inner(x).sum()
+model = Wrapped() if sys.argv[1] == "mapping" else Odd(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+sys.audit("open", "only a path")
+for _ in range(3):
+    out = model(torch.ones(3, 2), *([Mapping()] if sys.argv[1] == "mapping" else []))
+    out.sum().backward(); optimizer.step()
+print("done")
+"""
+
+
+def test_an_odd_module_and_an_odd_audit_event_do_no_harm(watch):
+    observed = watch(ODD, "module")
+    assert (observed.stdout, observed.stderr) == ("done\n", "")
+    assert len(observed.rank.steps) == 3
+    assert observed.rank.sealed
+
+
+def test_an_argument_that_cannot_be_looked_into_costs_the_record_and_not_the_job(watch):
+    observed = watch(ODD, "mapping")
+    assert observed.stdout == "done\n"
+    assert observed.stderr.count("\n") == 1
+    assert not observed.rank.sealed
+    assert any("no keys" in problem for problem in observed.rank.problems)

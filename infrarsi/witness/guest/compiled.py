@@ -17,9 +17,9 @@ from .hooks import (
     forward_begins,
     forward_ends,
     inside,
-    is_training_call,
     optimizer_begins,
     optimizer_ends,
+    training_root,
 )
 from .recorder import guard
 
@@ -50,10 +50,10 @@ def observed_function(recorder, original, made):
     def outer(*args, **kwargs):
         if compiling() or inside.state or recorder.in_backward or recorder.dead:
             return made(*args, **kwargs)
-        has_data = any(True for _ in describe.tensors_in((args, kwargs), ""))
-        train = has_data and is_training_call(recorder, original)
-        if train:
-            begin_training_call(recorder, recorder.root(original))
+        has_data = guard(recorder, "compiled", any_tensor, args, kwargs)
+        root = guard(recorder, "compiled", training_root, recorder, original) if has_data else None
+        if root is not None:
+            begin_training_call(recorder, root)
         before = guard(recorder, "compiled", versions, recorder)
         for optimizer in list(owned):
             if not has_data:  # a compiled step(): its gradients are there now
@@ -73,6 +73,10 @@ def observed_function(recorder, original, made):
         return out
 
     return outer
+
+
+def any_tensor(args, kwargs):
+    return any(True for _ in describe.tensors_in((args, kwargs), ""))
 
 
 def versions(recorder):

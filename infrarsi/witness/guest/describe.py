@@ -205,6 +205,22 @@ def head_line():
     }
 
 
+def rank_and_world():
+    """This process's rank and the world's size, by the process group or the environment."""
+    distributed = sys.modules.get("torch.distributed")
+    try:
+        if distributed is not None and distributed.is_initialized():
+            return distributed.get_rank(), distributed.get_world_size()
+    except Exception:  # a half-made process group: the environment still says
+        pass
+    return _number("RANK", 0), _number("WORLD_SIZE", 1)
+
+
+def _number(name, default):
+    text = os.environ.get(name, "")
+    return int(text) if text.isdigit() else default
+
+
 def peak_bytes(known):
     """Largest reserved device memory so far, or peak resident memory where CUDA is not in use.
 

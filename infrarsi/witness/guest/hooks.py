@@ -62,6 +62,11 @@ def is_training_call(recorder, target):
     return recorder.root(target).kind == "model"
 
 
+def training_root(recorder, target):
+    """The root of a training forward, None for any other outermost call."""
+    return recorder.root(target) if is_training_call(recorder, target) else None
+
+
 def forward_ends(recorder, kind, began, out):
     if kind == "aux" or not recorder.opened:
         return
@@ -150,8 +155,9 @@ def hook_modules(recorder):
     def observed(self, args, kwargs):
         inside.state = 1
         try:
-            if is_training_call(recorder, self):
-                begin_training_call(recorder, recorder.root(self))
+            root = guard(recorder, "forward", training_root, recorder, self)
+            if root is not None:
+                begin_training_call(recorder, root)
             began = CLOCK()
             kind = guard(recorder, "forward", forward_begins, recorder, self, args, kwargs)
             out = call(self, *args, **kwargs)

@@ -26,16 +26,19 @@ class Writes(object):
 
     def event(self, name, args):
         """Called by Python for every audit event of the process, so it must be quick."""
-        if name == "open":
-            path, mode, flags = args
-            if mode is None:
-                if not flags & WRITE_FLAGS:
+        try:
+            if name == "open":
+                path, mode, flags = args
+                if mode is None:
+                    if not flags & WRITE_FLAGS:
+                        return
+                elif mode == "r" or mode == "rb" or not set(mode) & set("wax+"):
                     return
-            elif mode == "r" or mode == "rb" or not set(mode) & set("wax+"):
+            elif name in OTHER_EVENTS:
+                path = args[OTHER_EVENTS[name]]
+            else:
                 return
-        elif name in OTHER_EVENTS:
-            path = args[OTHER_EVENTS[name]]
-        else:
+        except Exception:  # an event of somebody else's making: no file is being opened
             return
         self.wrote(path)
 

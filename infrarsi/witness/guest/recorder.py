@@ -45,7 +45,7 @@ class Recorder(object):
         self.stepped = False
         self.wait_s = self.compiled_s = 0.0
         self.problems = collections.Counter()
-        self.roots = weakref.WeakKeyDictionary()
+        self.roots = {}  # by id, since a module may define an equality of its own
         self.models = []
         self.names = {}
         self.queue = collections.deque()
@@ -63,7 +63,7 @@ class Recorder(object):
     def open(self, root):
         """At the first training event: connect, be told what to do, say what this process is."""
         self.opened = True
-        rank, world = rank_and_world()
+        rank, world = describe.rank_and_world()
         hello = {"pid": os.getpid(), "rank": rank, "world_size": world}
         self.channel = Channel(self.path, hello)
         self.config = self.channel.config
@@ -96,9 +96,11 @@ class Recorder(object):
 
     def root(self, target):
         """What is known of a module or function that the job calls itself."""
-        known = self.roots.get(target)
-        if known is None:
-            known = self.roots[target] = describe.Root(target)
+        key = getattr(target, "__func__", target)  # a bound method lives for one call only
+        reference, known = self.roots.get(id(key), (None, None))
+        if reference is None or reference() is not key:
+            known = describe.Root(target)
+            self.roots[id(key)] = (weakref.ref(key), known)
         return known
 
     def begin_model(self, root):
@@ -224,14 +226,15 @@ class Recorder(object):
             return
         self.sealed = True
         at_exit = self.stepped
+        rank, world = describe.rank_and_world()
         if at_exit:
             self.close(last=True)
         partial = {"forwards": self.step.forwards, "backwards": self.step.backwards}
         self.settle(wait=True)
         end = {
             "how": how,
-            "rank": rank_and_world()[0],
-            "world_size": rank_and_world()[1],
+            "rank": rank,
+            "world_size": world,
             "steps": self.step.index,
             "closed_at_exit": at_exit,
             "seconds": round(CLOCK() - self.began, 6),
@@ -269,22 +272,6 @@ def guard(recorder, where, function, *args):
     except Exception as exc:
         recorder.fault(where, exc)
         return None
-
-
-def rank_and_world():
-    """This process's rank and the world's size, by the process group or the environment."""
-    distributed = sys.modules.get("torch.distributed")
-    try:
-        if distributed is not None and distributed.is_initialized():
-            return distributed.get_rank(), distributed.get_world_size()
-    except Exception:  # a half-made process group: the environment still says
-        pass
-    return _number("RANK", 0), _number("WORLD_SIZE", 1)
-
-
-def _number(name, default):
-    text = os.environ.get(name, "")
-    return int(text) if text.isdigit() else default
 
 
 def new_event():
