@@ -20,6 +20,9 @@ from infrarsi.workspace.recipes.source_flow import (
 _SDPA = "torch.nn.functional.scaled_dot_product_attention"
 _CASTS = {"to", "type_as", "float", "half", "bfloat16", "double"}
 _CACHE = re.compile(r"cache|past|memory|memories", re.IGNORECASE)
+_KEY_VALUE_CACHE = re.compile(
+    r"\b(kv_?cache|past_key|past_kv|layer_past|use_cache|k_cache|cache_k|key_cache)\w*"
+)
 _BENIGN = {"device", "dtype", "shape", "size", "ndim", "dim"}
 _MAX_LINE = 100
 
@@ -169,8 +172,12 @@ class _Site:
         helpers = self._removable([*found.helpers, *scale.helpers], call)
         self._check_operands(scale)
         self._check_uses(helpers)
-        self.statements = {*found.removed, found.final}
+        self.statements = {*found.removed, *found.rewritten, found.final}
         edits = [self.source.remove_lines(s) for s in [*found.removed, *helpers]]
+        for _, scaled, plain in found.rewritten.values():
+            start, end = self.source.outer_span(plain)
+            new = self.source.text[start:end]
+            edits.append(Edit(*self.source.outer_span(scaled), new))
         return [*edits, Edit(*self.source.outer_span(found.product), call)]
 
     def note(self) -> str:
@@ -204,12 +211,17 @@ class _Site:
         start, end = self.source.outer_span(found.product)
         before = self.source.text[:start].rsplit("\n", 1)[-1]
         after = self.source.text[end:].split("\n", 1)[0]
-        if len(before + text.split("\n")[0] + after) <= _MAX_LINE:
+        longest = max(map(len, self.source.text.splitlines()))
+        line = before + text.split("\n")[0] + after.split("#")[0].rstrip()
+        if len(line) <= max(_MAX_LINE, longest):
             return text
         indent = self.source.indent(found.final)
         step = self.source.module.default_indent
-        lines = "".join(f"{self.source.newline}{indent}{step}{a}," for a in arguments)
-        return f"{name}({lines}{self.source.newline}{indent}){swap}"
+        broken = f"{self.source.newline}{indent}{step}"
+        inner = ", ".join(arguments)
+        if len(indent + step + inner) > _MAX_LINE:
+            inner = f",{broken}".join(arguments) + ","
+        return f"{name}({broken}{inner}{self.source.newline}{indent}){swap}"
 
     def _is_free(self, name: str) -> bool:
         return not any(
@@ -219,7 +231,15 @@ class _Site:
     # Proofs on the surroundings
 
     def _check_lengths(self) -> None:
-        """Queries and keys have the same positions: nothing is put in front of the keys."""
+        """Queries and keys have the same positions: nothing is put in front of the keys.
+
+        With one query and many keys the old mask hides nothing, and `is_causal` all but one key.
+        """
+        for source in self.sources:
+            found = _KEY_VALUE_CACHE.search(source.text)
+            if found is not None:
+                line = source.text.count("\n", 0, found.start()) + 1
+                raise Unfit(f"{source.path}:{line}: `{found[0]}` may make keys longer than queries")
         for name in parameter_names(self.function):
             if _CACHE.search(name):
                 raise self._unfit(f"`{name}` may make keys longer than queries", self.function)
@@ -286,9 +306,9 @@ class _Site:
         """Queries, keys and scale have the same values at the end as where they were used."""
         found = self.found
         block = list(self.flow.block(found.final))
-        chain = [block.index(s) for s in found.removed]
+        chain = [block.index(s) for s in [*found.removed, found.at] if s in block]
         between = block[min([*chain, block.index(found.final)]) : block.index(found.final)]
-        others = [s for s in between if s not in found.removed]
+        others = [s for s in between if s not in found.removed and s not in found.rewritten]
         moved: list[cst.CSTNode] = [found.query, found.key]
         if not scale.is_default:
             moved += [factor.node for factor in found.factors]
@@ -317,13 +337,14 @@ class _Site:
         gone = {*self.found.removed, *helpers}
         final = self.found.final
         operands = {dotted(self.found.query), dotted(self.found.key)}
-        for name in set(self.found.removed.values()):
-            own = [s for s, n in self.found.removed.items() if n == name]
+        changed = {**self.found.removed, **{s: n for s, (n, _, _) in self.found.rewritten.items()}}
+        for name in set(changed.values()):
+            own = [s for s, n in changed.items() if n == name]
             first = min(self.source.span(s)[0] for s in own)
             rebinds = name in bound_names(final)
             for use in self._uses(name):
                 start = self.source.span(use)[0]
-                if start < first or self._inside(use, gone):
+                if start < first or self._inside(use, {*gone, *self.found.rewritten}):
                     continue
                 is_later = start > self.source.span(final)[1]
                 is_target = self.source.statement(use) is final and isinstance(

@@ -39,6 +39,9 @@ class Attention:
     heads_last: bool = False  # operands are (batch, position, head, size): swap for the call
     ndim: int | None = None
     removed: dict[cst.SimpleStatementLine, str] = field(default_factory=dict)
+    rewritten: dict[cst.SimpleStatementLine, tuple[str, cst.BaseExpression, cst.BaseExpression]] = (
+        field(default_factory=dict)
+    )  # name of an operand, its scaled value, the value unscaled
     helpers: list[cst.SimpleStatementLine] = field(default_factory=list)
     upcast: bool = False
     has_modules: bool = False
@@ -71,6 +74,14 @@ def operands_of(
         is_product = node.func.attr.value in ("matmul", "bmm")
         return (node.func.value, args[0]) if is_product else None
     return None
+
+
+def is_bmm(source: Source, node: cst.CSTNode) -> bool:
+    """Whether a product only takes tensors of three dimensions."""
+    if not isinstance(node, cst.Call):
+        return False
+    method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+    return source.qualified(node.func) == "torch.bmm" or method == "bmm"
 
 
 def einsum_spec(source: Source, node: cst.CSTNode) -> str | None:

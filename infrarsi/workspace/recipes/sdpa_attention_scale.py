@@ -9,7 +9,12 @@ import libcst as cst
 from infrarsi.workspace.recipes.sdpa_attention_parts import Attention, Factor, Unfit
 from infrarsi.workspace.recipes.sdpa_attention_shape import ShapeReader
 from infrarsi.workspace.recipes.source import Source, argument, dotted, literal, same
-from infrarsi.workspace.recipes.source_flow import BindingKind, Flow, class_attribute
+from infrarsi.workspace.recipes.source_flow import (
+    BindingKind,
+    Flow,
+    class_attribute,
+    parameter_names,
+)
 
 _HEAD_SIZE = re.compile(
     r"(attention_)?head_?(dim|size|width)|dim_?(per_)?head|size_per_head|d_?(k|head|kv|qk)|dh|hd|hs"
@@ -192,7 +197,8 @@ class ScaleReader:
         bound = self.flow.occurrences(text)
         parents = [self.source.parent(name) for name in bound]
         targets = [p for p in parents if isinstance(p, cst.AssignTarget | cst.Element)]
-        return len([t for t in targets if self._is_target(t)]) <= 1
+        is_parameter = text in parameter_names(self.flow.function)
+        return sum(self._is_target(t) for t in targets) + is_parameter <= 1
 
     def _is_target(self, node: cst.CSTNode) -> bool:
         if isinstance(node, cst.AssignTarget):

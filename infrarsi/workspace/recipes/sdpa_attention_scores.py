@@ -15,6 +15,7 @@ from infrarsi.workspace.recipes.sdpa_attention_parts import (
     Unfit,
     einsum_layout,
     einsum_spec,
+    is_bmm,
     is_softmax,
     operands_of,
     transposition,
@@ -42,6 +43,9 @@ class Trace:
         self.owner = owner
         self.product = product
         self.removed: dict[cst.SimpleStatementLine, str] = {}
+        self.rewritten: dict[
+            cst.SimpleStatementLine, tuple[str, cst.BaseExpression, cst.BaseExpression]
+        ] = {}
         self.helpers: list[cst.SimpleStatementLine] = []
         self.names: set[str] = set()
         self.factors: list[Factor] = []
@@ -52,6 +56,7 @@ class Trace:
         self.cast_back = False
         self.problem: Unfit | None = None
         self.has_modules = False
+        self.is_bmm = False
         self.dim: cst.BaseExpression | None = None
         self.block = flow.block(flow.source.statement(product))
 
@@ -80,12 +85,14 @@ class Trace:
             einsum_spec(self.source, product),
             einsum_spec(self.source, self.product),
         )
+        self.is_bmm = is_bmm(self.source, product)
         heads_last, ndim = self._layout(product, score_spec, value_spec)
         query = self._unscaled(query, start)
         key = self._unscaled(key if score_spec else self._untransposed(key, start), start)
         found = Attention(self.product, softmax, query, key, operands[1], start, final)
         found.factors, found.is_causal, found.upcast = self.factors, self.is_causal, self.upcast
         found.removed, found.helpers = self.removed, self.helpers
+        found.rewritten = self.rewritten
         found.heads_last, found.has_modules = heads_last, self.has_modules
         found.score_names = self.names
         found.ndim = ndim or self.ndim(found)
@@ -98,6 +105,8 @@ class Trace:
 
     def ndim(self, found: Attention) -> int | None:
         """The number of dimensions of queries, keys or values, whichever is written down."""
+        if self.is_bmm:
+            return 3
         for node, at in (
             (found.query, found.at),
             (found.key, found.at),
@@ -393,7 +402,8 @@ class Trace:
         if base is not None and dims == "last two":
             return base
         if base is not None and isinstance(dims, list):
-            shape = self.shapes.read(base, at) or self._any_shape(at)
+            shape = self.shapes.read(base, at) or self._any_shape()
+            shape = [None] * 3 if self.is_bmm else shape
             if len(dims) == 2 and swaps_last_two(shape, *dims):
                 return base
             order = [*range(len(dims) - 2), len(dims) - 1, len(dims) - 2]
@@ -401,54 +411,72 @@ class Trace:
                 return base
         raise self.unfit(node, f"`{self.source.code(node)}` is not surely the transposed keys")
 
-    def _any_shape(self, at: cst.CSTNode) -> list[cst.BaseExpression | None] | None:
+    def _any_shape(self) -> list[cst.BaseExpression | None] | None:
+        """The shape of the values, whose dimensions are as many as those of the keys."""
         operands = operands_of(self.source, self.product)
-        return (
-            self.shapes.read(operands[1], self.source.statement(self.product)) if operands else None
-        )
+        at = self.source.statement(self.product)
+        return self.shapes.read(operands[1], at) if operands else None
 
     def _unscaled(self, node: cst.BaseExpression, at: cst.CSTNode) -> cst.BaseExpression:
         """The operand without the factors that are put on it just before the product."""
-        if isinstance(node, cst.BinaryOperation):
-            for tensor, other, swapped in (
-                (node.left, node.right, False),
-                (node.right, node.left, True),
-            ):
-                divides = isinstance(node.operator, cst.Divide)
-                if not isinstance(node.operator, cst.Multiply) and (swapped or not divides):
-                    break
-                if self._is_tensor(tensor, at) and not self._is_tensor(other, at):
-                    self.factors.append(Factor(other, at, divides))
-                    return self._unscaled(tensor, at)
-            raise self.unfit(node, f"`{self.source.code(node)}` is not a plain operand")
         if isinstance(node, cst.Name):
             return self._unscaled_name(node, at)
-        return node
+        if not isinstance(node, cst.BinaryOperation):
+            return node
+        split = self._split(node, at)
+        if split is None:
+            raise self.unfit(node, f"`{self.source.code(node)}` is not a plain operand")
+        self.factors += split[1]
+        return self._unscaled(split[0], at)
+
+    def _split(
+        self, node: cst.BaseExpression, at: cst.CSTNode
+    ) -> tuple[cst.BaseExpression, list[Factor]] | None:
+        """A tensor and the factors on it; None where the expression is anything else."""
+        if not isinstance(node, cst.BinaryOperation):
+            return node, []
+        divides = isinstance(node.operator, cst.Divide)
+        pairs = [(node.left, node.right)]
+        if isinstance(node.operator, cst.Multiply):
+            pairs.append((node.right, node.left))
+        elif not divides:
+            return None
+        for tensor, other in pairs:
+            if self._is_tensor(tensor, at) and not self._is_tensor(other, at):
+                inner = self._split(tensor, at)
+                return inner and (inner[0], [*inner[1], Factor(other, at, divides)])
+        return None
 
     def _unscaled_name(self, node: cst.Name, at: cst.CSTNode) -> cst.BaseExpression:
+        """The operand; statements that only scale it go, others lose the factors."""
         bound = self.flow.reaching(node.value, at)
-        statement = bound.statement
+        statement, value = bound.statement, bound.value
         if not isinstance(statement, cst.SimpleStatementLine) or statement not in self.block:
             return node
+        if value is None:
+            return node
         small = statement.body[0]
-        if bound.kind is BindingKind.AUGMENT and bound.value is not None:
-            if isinstance(small, cst.AugAssign) and isinstance(
-                small.operator, cst.MultiplyAssign | cst.DivideAssign
-            ):
-                self.removed[statement] = node.value
-                self._augmented(small.operator, bound.value, statement)
-                return self._unscaled_name(node, statement)
-            raise self.unfit(statement, f"`{node.value}` is changed before the product")
-        is_scaled = bound.kind is BindingKind.ASSIGN and isinstance(
-            bound.value, cst.BinaryOperation
-        )
-        if is_scaled and bound.value is not None and _reads(bound.value, node.value):
+        if bound.kind is BindingKind.AUGMENT and isinstance(small, cst.AugAssign):
+            if not isinstance(small.operator, cst.MultiplyAssign | cst.DivideAssign):
+                return node
             self.removed[statement] = node.value
-            return self._unscaled(bound.value, statement)
+            self._augmented(small.operator, value, statement)
+            return self._unscaled_name(node, statement)
+        split = self._split(value, statement) if bound.kind is BindingKind.ASSIGN else None
+        if split is None or not split[1]:
+            return node
+        self.factors += split[1]
+        if isinstance(split[0], cst.Name) and split[0].value == node.value:
+            self.removed[statement] = node.value
+            return self._unscaled_name(node, statement)
+        self.rewritten[statement] = (node.value, value, split[0])
         return node
 
     def _is_tensor(self, node: cst.BaseExpression, at: cst.CSTNode) -> bool:
         """Whether an operand of a factor is a tensor of more than one dimension, as far as seen."""
+        if isinstance(node, cst.BinaryOperation):
+            split = self._split(node, at)
+            return split is not None and bool(split[1])
         if isinstance(node, cst.Name):
             operands = {"q", "k", "v", "query", "key", "value", "queries", "keys", "values"}
             return node.value in operands or self.shapes.read(node, at) is not None

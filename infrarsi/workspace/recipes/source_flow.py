@@ -229,7 +229,14 @@ def class_attribute(
     None where the class binds it more than once, conditionally, or in another method than
     `__init__`, and where any file binds an attribute of that name on something else than `self`.
     """
-    found: list[ClassAttribute | None] = []
+    found: list[ClassAttribute] = []
+    writes = [
+        node
+        for node in walk(owner)
+        if isinstance(node, cst.Attribute)
+        and dotted(node) == f"self.{name}"
+        and _is_written(source, node)
+    ]
     for node in walk(owner):
         value = _self_binding(source, node, name)
         if value is None:
@@ -240,9 +247,9 @@ def class_attribute(
             return None
         is_buffer = isinstance(node, cst.Call)
         found.append(ClassAttribute(value, method, is_buffer))
-    if len(found) != 1 or _bound_elsewhere(sources, owner, name):
+    if len(found) != 1 or len(writes) > (0 if found[0].is_buffer else 1):
         return None
-    return found[0]
+    return None if _bound_elsewhere(sources, owner, name) else found[0]
 
 
 def _self_binding(source: Source, node: cst.CSTNode, name: str) -> cst.BaseExpression | None:
@@ -294,6 +301,12 @@ def _is_written(source: Source, node: cst.Attribute) -> bool:
         tuple_ = source.parent(above)
         return isinstance(source.parent(tuple_), cst.AssignTarget) if tuple_ else False
     if isinstance(above, cst.Attribute) and above.value is inner:
-        method = above.attr.value
-        return method.endswith("_") and not method.endswith("__")
+        return _is_inplace(above.attr.value)
+    if isinstance(above, cst.Arg):
+        call = source.parent(above)
+        return isinstance(call, cst.Call) and _is_inplace(dotted(call.func))
     return False
+
+
+def _is_inplace(name: str) -> bool:
+    return name.endswith("_") and not name.endswith("__")
