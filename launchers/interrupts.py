@@ -14,10 +14,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interrupts:
     """Counts SIGINT and SIGTERM while it is entered.
 
-    `requested` is true after the first, until it is acknowledged; every loop looks at it. At the second the process ends
-    with exit code 130: the ends of the supervisors' pipes close with it, so their trees are gone
-    within 2 s. Enter it after Ray was started, which replaces the handler of SIGTERM, or call
-    `renew` then. Outside the main thread it counts nothing.
+    `requested` is true after the first, until it is acknowledged; every loop looks at it. At the
+    second the process ends with exit code 130: the ends of the supervisors' pipes close with it,
+    so their trees are gone within 2 s. Enter it after Ray was started, which replaces the handler
+    of SIGTERM, or call `renew` then. Outside the main thread it counts nothing.
     """
 
     def __init__(self, on_first: Callable[[], None] | None = None) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from infrarsi.errors import ExternalError
 
-_REPORT_S = 10.0  # Ray's view of a node's free resources lags behind; measured: up to 1 s
+_LAG_S = 3.0  # Ray's view of a node's free resources lags behind; measured: up to 1 s
 _HEAD = "node:__internal_head__"
 
 
@@ -51,7 +51,6 @@ class NodePool:
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
-        self._released: dict[str, float] = {}
 
     def nodes(self) -> tuple[ClusterNode, ...]:
         """All living nodes, those with most GPUs first, then by id."""
@@ -82,20 +81,14 @@ class NodePool:
 
     def idle(self, gpus_per_node: int = 0) -> tuple[ClusterNode, ...]:
         """Nodes that nobody holds and that have the GPUs."""
-        recently = time.monotonic() - _REPORT_S
-        return tuple(
-            node
-            for node in self.nodes()
-            if node.node_id not in self._taken
-            and node.gpus >= gpus_per_node
-            and (node.is_idle or self._released.get(node.node_id, 0.0) > recently)
-        )
+        return tuple(node for node in self._free(gpus_per_node) if node.is_idle)
 
     def lease(
         self, count: int = 1, *, gpus_per_node: int = 0, node_ids: Sequence[str] = ()
     ) -> Lease:
         """`count` idle nodes, or exactly `node_ids`; raises ExternalError naming what there is."""
-        idle = self.idle(gpus_per_node)
+        wanted = set(node_ids)
+        idle = self._settled(len(wanted) or count, gpus_per_node, wanted)
         if node_ids:
             by_id = {node.node_id: node for node in idle}
             missing = [node_id for node_id in node_ids if node_id not in by_id]
@@ -117,7 +110,24 @@ class NodePool:
         self._taken.update(node.node_id for node in chosen)
         return Lease(chosen, is_pinned=len(self.nodes()) > 1)
 
+    def _free(self, gpus_per_node: int) -> list[ClusterNode]:
+        """Nodes with the GPUs that this process has not given away."""
+        return [
+            node
+            for node in self.nodes()
+            if node.node_id not in self._taken and node.gpus >= gpus_per_node
+        ]
+
+    def _settled(self, count: int, gpus_per_node: int, wanted: set[str]) -> tuple[ClusterNode, ...]:
+        """The idle nodes, given time to become so while that could still serve the request."""
+        deadline = time.monotonic() + _LAG_S
+        while True:
+            free = [n for n in self._free(gpus_per_node) if not wanted or n.node_id in wanted]
+            idle = tuple(node for node in free if node.is_idle)
+            if len(idle) >= count or len(free) < count or time.monotonic() > deadline:
+                return idle
+            time.sleep(0.05)
+
     def release(self, lease: Lease) -> None:
         """Give the nodes of a lease back; its holder must have freed them in Ray."""
         self._taken.difference_update(lease.node_ids)
-        self._released.update(dict.fromkeys(lease.node_ids, time.monotonic()))

@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 
 from infrarsi.errors import ExternalError
@@ -17,6 +17,7 @@ _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_worker_niceness": "0",  # the job inherits it, and 15 is not what the user runs at
     "RAY_memory_monitor_refresh_ms": "0",  # its kill of a trial crashes Tune (Ray 2.60)
     "RAY_health_check_initial_delay_ms": "2000",
     "RAY_health_check_period_ms": "1000",
@@ -54,6 +55,7 @@ class RaySession:
         self._num_cpus = num_cpus or len(os.sched_getaffinity(0))
         self._before: dict[str, str | None] = {}
         self._levels: dict[str, int] = {}
+        self._print_death: Callable[..., None] | None = None
         self._folder: Path | None = None
         self.own: Mapping[str, str | None] | None = None
         self.start_s = 0.0
@@ -90,14 +92,18 @@ class RaySession:
                 if not self.is_local
                 else "look for another Ray or a full /tmp on this machine",
             ) from error
+        self._silence_deaths()
         self.start_s = time.monotonic() - began
         return self
 
     def __exit__(self, *exc: object) -> None:
         import ray
+        from ray._private import worker
 
         ray.shutdown()
         self.remove_folder()
+        if self._print_death is not None:
+            worker.print_to_stdstream = self._print_death
         for name, value in self._before.items():
             if value is None:
                 self._environ.pop(name, None)
@@ -135,6 +141,16 @@ class RaySession:
                 continue
             self._before[name] = None
             self._environ[name] = value
+
+    def _silence_deaths(self) -> None:
+        """Ray prints the death of any worker on stdout, whatever `log_to_driver` is (2.60).
+
+        It comes back as an outcome with its cause, so nothing is lost.
+        """
+        from ray._private import worker
+
+        self._print_death = worker.print_to_stdstream
+        worker.print_to_stdstream = lambda *args, **options: None
 
     def _quiet(self) -> None:
         for name in _LOGGERS:

@@ -1,5 +1,6 @@
 """Nodes held for a series of executions: the reference's runs, and the verification's pairs."""
 
+import contextlib
 import time
 from types import TracebackType
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from infrarsi.contract import ExecutionRequest, ExecutionResult, NodeInfo, Outcome
 from infrarsi.errors import ExternalError, UserError
 from infrarsi.node.holder import NodeHolder
-from infrarsi.node.runner import Polled, cause_of
+from infrarsi.node.runner import HALT_S, Polled, cause_of
 from infrarsi.node.wire import RunnerSettings, lost, pack_request, unpack_result
 from infrarsi.ports import Progress
 from launchers.nodes import Lease, NodePool
@@ -17,7 +18,7 @@ _SLICE_S = 2.0  # a dead holder is noticed by the call under way; short, so that
 
 
 class HeldBench:
-    """The port Bench over a Ray actor that holds the nodes of one lease.
+    """The port Bench over a Ray actor in a placement group on the nodes of one lease.
 
     Entering reserves the nodes and starts their runners (about 3 s on two cores); leaving stops
     what runs, frees the nodes and gives the lease back to the pool.
@@ -35,6 +36,7 @@ class HeldBench:
         self._lease = lease
         self._settings = settings.to_text()
         self._holder: Any = None
+        self._group: Any = None
         self.nodes: tuple[NodeInfo, ...] = ()
 
     @property
@@ -105,6 +107,11 @@ class HeldBench:
     def _hold(self) -> None:
         import ray
 
+        bundles = self._lease.bundles()
+        options: dict[str, Any] = {"strategy": "STRICT_SPREAD" if len(bundles) > 1 else "PACK"}
+        if self._lease.is_pinned:
+            options["bundle_label_selector"] = self._lease.selectors()
+        self._group = ray.util.placement_group(bundles, **options)
         self._holder = (
             ray.remote(NodeHolder)
             .options(
@@ -115,31 +122,42 @@ class HeldBench:
             )
             .remote()
         )
-        held = self._holder.hold.remote(
-            self._lease.bundles(), self._lease.selectors(), self._settings, _HOLD_S
-        )
         try:
-            self.nodes = ray.get(held)
+            self._wait_for_nodes()
+            hold = self._holder.hold.remote(self._group, bundles, self._settings)
+            self.nodes = ray.get(hold)
         except ray.exceptions.RayError as error:
             self._drop()
             raise (
                 _own_error(error)
                 or ExternalError(f"the nodes could not be held: {cause_of(error)}")
             ) from None
+        except BaseException:
+            self._drop()
+            raise
+
+    def _wait_for_nodes(self) -> None:
+        deadline = time.monotonic() + _HOLD_S
+        while not self._group.wait(_SLICE_S):
+            if time.monotonic() > deadline:
+                raise ExternalError(
+                    f"the nodes did not become free within {_HOLD_S:.0f} s: "
+                    f"{', '.join(self._lease.node_ids)}",
+                    fix="look at `ray status` for what holds them",
+                )
 
     def _drop(self) -> None:
         """Free the nodes, whatever state the holder is in."""
         import ray
 
         holder, self._holder = self._holder, None
-        if holder is None:
-            return
-        try:
-            ray.get(holder.release.remote(), timeout=5.0)
-        except (ray.exceptions.RayError, TimeoutError):
-            return  # it is dead or dying, and Ray removes its group and runners
-        finally:
+        group, self._group = self._group, None
+        if holder is not None:
+            with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
+                ray.get(holder.release.remote(), timeout=HALT_S + 2.0)
             ray.kill(holder)
+        if group is not None:
+            ray.util.remove_placement_group(group)
 
 
 class HeldJob:

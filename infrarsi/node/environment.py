@@ -84,7 +84,7 @@ def command_environment(
     """What the user's command gets on one node (the witness's variables come on top)."""
     passed = {*request.env_pass, *request.overlay.env}
     withheld = tuple(sorted(n for n in base if looks_secret(n) and n not in passed))
-    variables = {name: value for name, value in base.items() if name not in withheld}
+    variables = {n: v for n, v in base.items() if n not in withheld and not _RAY.match(n)}
     variables.update(
         PATH=os.pathsep.join(
             part for part in (os.path.dirname(sys.executable), base.get("PATH", "")) if part

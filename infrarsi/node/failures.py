@@ -71,7 +71,7 @@ _PREFIX = re.compile(r"^(\[(rank|default)?\d+\]:\s?)+|^\[\w+\d+\]:\s?")
 _START = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(:\s.*|)$")
-_FRAME = re.compile(r'^\s+File "(?P<path>[^"]+)", line (?P<line>\d+)')
+_FRAME = re.compile(r'^\s+File "(?P<path>.+)", line (?P<line>\d+)')
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class WorkTree:
     @property
     def removable(self) -> tuple[Path, ...]:
         """The folders that must not outlive the execution."""
-        return (self.folder.parent, self.sinks, self.scratch)
+        return (self.folder.parent, self.sinks, self.scratch.parent)
 
     def fill_in(self, text: str) -> str:
         """`text` with SINKS_TOKEN replaced."""
@@ -59,7 +59,8 @@ def unpack(snapshot: SnapshotRef, overlay: Overlay, receipt_dir: Path) -> WorkTr
     folder = receipt_dir / "work" / snapshot.name
     sinks = receipt_dir / "sinks"
     sinks.mkdir()
-    scratch = Path(tempfile.mkdtemp(prefix="infrarsi-"))
+    scratch = Path(tempfile.mkdtemp(prefix="infrarsi-"), "tmp")
+    scratch.mkdir()
     links = json.loads((root / "links.json").read_text()) if (root / "links.json").exists() else {}
     tree = WorkTree(folder, sinks, _plain_path(sinks, scratch), scratch, links)
     try:
@@ -127,7 +128,7 @@ def _stamp(status: os.stat_result) -> Stamp:
 def _plain_path(sinks: Path, scratch: Path) -> str:
     if _SAFE.fullmatch(str(sinks)):
         return str(sinks)
-    alias = scratch / "sinks"
+    alias = scratch.parent / "sinks"
     alias.symlink_to(sinks)
     return str(alias)
 

@@ -18,4 +18,8 @@ def __getattr__(name: str) -> Any:
 
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    import pytest
+
+    home = f"{__name__}.{_HOMES[name]}"
+    pytest.register_assert_rewrite(home)  # so that a failure shows the values
+    return getattr(importlib.import_module(home), name)
