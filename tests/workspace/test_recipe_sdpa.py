@@ -353,7 +353,7 @@ SPELLINGS = [
     ),
     Spelling("in-place", "A(32, 4)", INPLACE),
     Spelling("where-finfo", "A(32, 4)", WHERE),
-    Spelling("both-scaled", "Whisperish(32, 4)", BOTH_SCALED, expect="scale=scale * scale,"),
+    Spelling("both-scaled", "Whisperish(32, 4)", BOTH_SCALED, expect="scale=scale * scale\n"),
     Spelling("rope", "RotaryAttention(32, 4)", ROPE),
 ]
 
