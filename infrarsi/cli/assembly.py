@@ -146,6 +146,7 @@ class Ranked:
         from searchers import HypothesisProposer
 
         self.propose = proposer.propose
+        self._reference = space.reference
         self._model = (
             proposer
             if isinstance(proposer, HypothesisProposer)
@@ -153,8 +154,12 @@ class Ranked:
         )
 
     def ranking(self, history: Sequence[Trial]) -> list[Point]:
-        """At most three points to verify, best first."""
-        return self._model.ranking(history)
+        """At most three points to verify: the best without its idle settings, then the best."""
+        points: list[Point] = []
+        for point in (self._model.prune(history), *self._model.ranking(history)):
+            if point not in points and point != self._reference:
+                points.append(point)
+        return points[:3]
 
 
 def measured(result: ExecutionResult) -> Measured:

@@ -86,9 +86,7 @@ def command_environment(
     withheld = tuple(sorted(n for n in base if looks_secret(n) and n not in passed))
     variables = {n: v for n, v in base.items() if n not in withheld and not _RAY.match(n)}
     variables.update(
-        PATH=os.pathsep.join(
-            part for part in (os.path.dirname(sys.executable), base.get("PATH", "")) if part
-        ),
+        PATH=_search_path(base.get("PATH", "")),
         TMPDIR=str(tree.scratch),
         PYTHONUNBUFFERED="1",
         WANDB_MODE="offline",
@@ -101,6 +99,13 @@ def command_environment(
     variables.update({n: tree.fill_in(v) for n, v in request.overlay.env.items()})
     secrets = tuple(v for n, v in base.items() if looks_secret(n) and len(v) >= 8)
     return CommandEnvironment(variables, withheld, secrets)
+
+
+def _search_path(path: str) -> str:
+    """The user's own PATH, so that the job finds the Python that it has today; ours comes last."""
+    ours = os.path.dirname(sys.executable)
+    parts = [part for part in path.split(os.pathsep) if part]
+    return os.pathsep.join(parts if ours in parts else [*parts, ours])
 
 
 def _compile_caches(request: ExecutionRequest, node: NodeInfo, path: str) -> dict[str, str]:

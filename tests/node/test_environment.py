@@ -104,9 +104,14 @@ def test_the_overlay_has_the_last_word(tmp_path: Path) -> None:
     assert "GONE" not in variables
 
 
-def test_the_interpreter_that_runs_us_is_found_first(tmp_path: Path) -> None:
+def test_the_users_own_programs_are_found_first(tmp_path: Path) -> None:
     path = made(tmp_path, {"PATH": "/usr/bin"})["PATH"]
-    assert path.split(os.pathsep) == [os.path.dirname(sys.executable), "/usr/bin"]
+    assert path.split(os.pathsep) == ["/usr/bin", os.path.dirname(sys.executable)]
+
+
+def test_a_path_that_has_our_interpreter_stays_as_it_is(tmp_path: Path) -> None:
+    own = f"{os.path.dirname(sys.executable)}:/usr/bin"
+    assert made(tmp_path, {"PATH": own})["PATH"] == own
 
 
 @pytest.mark.parametrize(("asked", "shown"), [(0, "2,3"), (1, "2"), (2, "2,3")])
