@@ -32,4 +32,7 @@ def _rebuild(kind: type[UserError], what: str, where: str, fix: str) -> UserErro
 
 
 class Interrupted(Exception):
-    """The user asked to stop; every process of the job has ended; exit code 130."""
+    """The user asked to stop; every process of the job has ended; exit code 130.
+
+    Its text, if any, says where things stand and how to go on.
+    """

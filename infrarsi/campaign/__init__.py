@@ -14,6 +14,7 @@ from infrarsi.campaign.parts import (
     Searcher,
     Standing,
 )
+from infrarsi.campaign.wording import duration, why_stopped
 
 __all__ = [
     "STOPPED_BY",
@@ -30,4 +31,6 @@ __all__ = [
     "Searcher",
     "Standing",
     "Start",
+    "duration",
+    "why_stopped",
 ]

@@ -8,6 +8,7 @@ from infrarsi.campaign.parts import Judge, Parts, Prepared
 from infrarsi.campaign.reference import FULL_PLAN, SHORT_PLAN, measure_reference
 from infrarsi.campaign.search import SearchSession
 from infrarsi.campaign.verification import Verification
+from infrarsi.campaign.wording import counted, duration, why_stopped
 from infrarsi.contract import Point, Project, RunKind, Trial
 from infrarsi.runs import Journal, RunDirectory, RunState
 
@@ -105,7 +106,7 @@ class Campaign:
         for recipe in prepared.recipes:
             self._journal.append("recipe", **recipe.__dict__)
             if recipe.status != "offered":
-                self._parts.say(f"  recipe {recipe.name} left out: {recipe.reason}", False)
+                self._parts.say(f"  {recipe.name} does not fit: {recipe.reason}", False)
         dimensions = prepared.space.dimensions
         self._journal.append(
             "space",
@@ -121,11 +122,17 @@ class Campaign:
                 for d in dimensions
             ],
         )
-        names = ", ".join(d.name for d in dimensions)
-        self._parts.say(f"Search space: {prepared.space.size()} points over {names}", True)
+        names = ", ".join(d.name for d in dimensions) or "nothing"
+        self._parts.say(
+            f"  {counted(prepared.space.size(), 'combination')} of {names} can be tried.", True
+        )
 
     def search(self) -> str:
-        """Search until a limit is reached; returns `stopped_by`."""
+        """Search until a limit is reached; returns `stopped_by`.
+
+        One that the user interrupted has not ended: a resumed run goes on with it, unless
+        `end_search` says otherwise.
+        """
         state = self.state
         if state.stopped_by is not None:
             return state.stopped_by
@@ -133,7 +140,13 @@ class Campaign:
         searcher = self._parts.searcher(prepared.space, judge.facts)
         session = SearchSession(self._desk, judge, prepared.space, searcher, state)
         budget = self._desk.project.search.budget
-        self._parts.say(f"Search: up to {budget.screens} screens.", True)
+        left = max(0, budget.screens - session.screens)
+        each = judge.facts.command_s
+        self._parts.say(
+            f"Search: up to {counted(left, 'trial')} of at most about {duration(each)} each, "
+            f"{duration(left * each)} in all.",
+            True,
+        )
         self._parts.loop().run(
             suggest=session.suggest,
             is_over=session.is_over,
@@ -141,16 +154,19 @@ class Campaign:
             on_progress=session.on_progress,
         )
         stopped_by = session.stopped_by or "space_exhausted"
-        self._journal.append("search_ended", stopped_by=stopped_by)
         if stopped_by == "interrupt":
             self._journal.append("interrupted", stage="search")
-        self._parts.say(f"Search ended: {stopped_by}.", True)
+        else:
+            self._journal.append("search_ended", stopped_by=stopped_by)
+        self._parts.say(
+            f"  The search is over: {why_stopped(stopped_by, budget.model_dump())}.", True
+        )
         return stopped_by
 
-    def cut_off(self) -> None:
-        """Mark a search that was killed as ended, so that its best candidates can be verified."""
+    def end_search(self, stopped_by: str) -> None:
+        """End a search that was cut short, so that its best candidates can be verified."""
         if self.state.stopped_by is None:
-            self._journal.append("search_ended", stopped_by="cut_off")
+            self._journal.append("search_ended", stopped_by=stopped_by)
 
     def verify(self) -> str | None:
         """Verify the best candidates; returns the promoted candidate's id."""

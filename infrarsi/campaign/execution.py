@@ -127,8 +127,8 @@ class Desk:
         when the infrastructure failed three times.
         """
         reason, name = "", execution_id
-        for attempt in range(INFRA_TRIES):
-            name = execution_id if attempt == 0 else f"{execution_id}-again{attempt}"
+        for _ in range(INFRA_TRIES):
+            name = self.run.free_name(execution_id)
             job = bench.start(self.request(name, kind, overlay, timeout_s=timeout_s))
             result = None
             while result is None:
@@ -143,7 +143,7 @@ class Desk:
             if result.outcome is not Outcome.INFRA:
                 return result, measured
             reason = result.reason
-            self.parts.say(f"  infrastructure failure, not charged: {reason}", True)
+            self.parts.say(f"  Repeated, not charged: {reason}", True)
         raise ExternalError(
             f"the infrastructure failed {INFRA_TRIES} times in a row: {reason}",
             where=str(self.run.receipt(name)),

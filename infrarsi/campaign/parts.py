@@ -158,6 +158,10 @@ class Prepared:
     recipes: tuple[RecipeReport, ...]
 
 
+def _show_nothing(text: str) -> None:
+    return
+
+
 @dataclass(frozen=True)
 class Parts:
     """Everything that a campaign calls.
@@ -166,7 +170,8 @@ class Parts:
     builds the space; `assemble` turns a point into a candidate; `overlay` into what a node needs;
     `judge` makes the judge from the reference's executions (raises UserError when the reference
     itself is not sound); `measure` reads one execution; `searcher` makes the strategy; `say`
-    prints one progress line, a milestone or (False) a detail.
+    prints one progress line, a milestone or (False) a detail; `status` shows what is happening
+    now, until the next line, where there is a terminal to show it on.
     """
 
     bench: Callable[[], Bench]
@@ -181,6 +186,7 @@ class Parts:
     interrupts: Interrupts
     clock: Clock
     say: Callable[[str, bool], None]
+    status: Callable[[str], None] = _show_nothing
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from infrarsi.campaign.execution import Desk
 from infrarsi.campaign.parts import Judge, Refused
+from infrarsi.campaign.wording import counted, duration, spread, step_time
 from infrarsi.contract import Candidate, ExecutionResult, Outcome, Purpose, RunKind
 from infrarsi.errors import UserError
 from infrarsi.runs import RunState
@@ -43,17 +44,22 @@ def measure_reference(desk: Desk, state: RunState, plan: Sequence[RunKind]) -> J
         if result.kind in left:
             left.remove(result.kind)
     if left:
-        desk.parts.say(f"Reference: {len(left)} runs of the job as it is.", True)
+        desk.parts.say(f"Reference: {counted(len(left), 'run')} of the job as it is.", True)
         with desk.parts.bench() as bench:
-            for kind in left:
+            for position, kind in enumerate(left, start=1):
+                where = f"run {position} of {len(left)}"
+                desk.parts.status(f"  {where} is running ({_KINDS[kind]})")
                 name = f"ref-{len(results) + 1:02d}-{kind}"
                 result, measured = desk.run_on(
                     bench, name, kind, overlay, Purpose.REFERENCE, "reference"
                 )
                 _insist(desk, result)
                 results.append(result)
-                step = f"{measured.step_time_s:.4f} s a step" if measured.step_time_s else "-"
-                desk.parts.say(f"  {kind}: {step}, {result.command_s:.1f} s in all", False)
+                desk.parts.say(
+                    f"  {where}: {step_time(measured.step_time_s)}, "
+                    f"{duration(result.command_s)} in all ({_KINDS[kind]})",
+                    True,
+                )
     judge = desk.parts.judge(results)
     if not state.reference:
         _write_down(desk, judge)
@@ -73,13 +79,24 @@ def _insist(desk: Desk, result: ExecutionResult) -> None:
     log = desk.run.receipt(result.execution_id) / "stdout.log"
     tail = "\n".join(f"    | {line}" for line in result.log_tail.strip().splitlines()[-12:])
     raise UserError(
-        f"the job as you have it {result.outcome.sentence}: {result.reason}"
-        + (f"\n  the end of its output:\n{tail}" if tail else ""),
-        where=f"{desk.project.launch.command} (log: {log})",
+        f"the job as it is {_HOW.get(result.outcome, 'failed')}: {result.reason}"
+        + (f"\n  the end of its output (all of it: {log}):\n{tail}" if tail else ""),
+        where=f"`{desk.project.launch.command}`",
         fix=_FIXES.get(result.outcome, "make the command run by itself, then start again"),
     )
 
 
+_KINDS = {
+    RunKind.TIMED: "timed",
+    RunKind.AUDIT: "looked at closely, so slower",
+    RunKind.PERTURBED: "weights moved by one rounding step",
+}
+_HOW = {
+    Outcome.TIMEOUT: "was not done in time",
+    Outcome.OOM_GPU: "ran out of GPU memory",
+    Outcome.OOM_HOST: "ran out of memory",
+    Outcome.NUMERIC: "diverges",
+}
 _FIXES = {
     Outcome.TIMEOUT: "if the job trains, raise `launch.start_timeout_s` or `launch.timeout_s`; "
     "if it has no torch optimizer, it cannot be optimized here",
@@ -107,7 +124,12 @@ def _write_down(desk: Desk, judge: Judge) -> None:
     )
     covered = sum(why == "covered" for why in facts.coverage.values())
     desk.parts.say(
-        f"  {facts.step_time_s:.4f} s a step, noise {100 * facts.step_log_sd:.2f} % between "
-        f"launches; {covered} of {len(facts.coverage)} checks covered",
+        f"  The job takes {step_time(facts.step_time_s)}; runs of the same job differ by "
+        f"{spread(facts.step_log_sd)}.",
+        True,
+    )
+    desk.parts.say(
+        f"  {covered} of {len(facts.coverage)} checks can judge whether a change leaves it the "
+        "same job.",
         True,
     )

@@ -82,7 +82,7 @@ class SearchSession:
     def _resume(self, number: int, event: dict[str, object]) -> None:
         proposal = Proposal(**event["proposal"])  # type: ignore[arg-type]  # our own journal
         candidate = Candidate.from_dict(event["candidate"])  # type: ignore[arg-type]
-        execution_id = f"{event['execution_id']}-resumed{len(self._desk.journal.events)}"
+        execution_id = self._desk.run.free_name(f"trial-{number:03d}")
         self._again.append(Flight(number, proposal, candidate, execution_id))
         self._next_number = max(self._next_number, number + 1)
 
@@ -189,9 +189,8 @@ class SearchSession:
             self._refuse(flight.number, flight.proposal, overlay.reason)
             return None
         self._flights[flight.execution_id] = flight
-        self._desk.parts.say(
-            f"  trial {flight.number}: {flight.candidate.describe()} ({flight.proposal.why})", False
-        )
+        self._desk.parts.status(f"  {self._now(flight)}")
+        self._desk.parts.say(f"  trial {flight.number:2d}    why: {flight.proposal.why}", False)
         timeout_s = min(
             self._desk.project.launch.timeout_s,
             4 * self._judge.facts.command_s + _COMPILE_ALLOWANCE_S,
@@ -210,10 +209,11 @@ class SearchSession:
         self._desk.journal.append(
             "refused", number=number, trial=trial.to_dict(), why=proposal.why, reason=reason
         )
-        self._desk.parts.say(f"  trial {number} not launched: {reason}", False)
+        self._desk.parts.say(f"  trial {number:2d}    not run: {reason}", False)
 
     def on_progress(self, execution_id: str, progress: Progress) -> bool:
         """Whether to go on: not with a trial that is clearly slower than the best so far."""
+        self._show(execution_id, progress)
         best = self.best
         if best is None or best.step_time_s is None or progress.step_time_s is None:
             return True
@@ -269,20 +269,35 @@ class SearchSession:
                 where=str(self._desk.run.receipt(result.execution_id)),
                 fix="look at the log there, then continue with `infrarsi run --resume`",
             )
-        self._desk.parts.say(f"  trial {flight.number} repeated: {result.reason}", True)
-        again = f"{flight.execution_id}-again{flight.tries}"
+        self._desk.parts.say(
+            f"  trial {flight.number:2d}    again, not charged: {result.reason}", True
+        )
+        again = self._desk.run.free_name(f"trial-{flight.number:03d}")
         self._again.append(
             Flight(flight.number, flight.proposal, flight.candidate, again, flight.tries + 1)
         )
 
+    def _show(self, execution_id: str, progress: Progress) -> None:
+        flight = self._flights.get(execution_id)
+        if flight is not None:
+            done = f"step {progress.steps} of {self._desk.project.workload.optimizer_steps}"
+            self._desk.parts.status(f"  {self._now(flight)}: {done}")
+
+    def _now(self, flight: Flight) -> str:
+        return (
+            f"trial {flight.number:2d} is running ({self.screens} of {self._budget.screens} done): "
+            f"{flight.candidate.describe()}"
+        )
+
     def _line(self, flight: Flight, trial: Trial) -> str:
-        head = f"  trial {trial.number:2d}  {flight.candidate.describe()}: "
+        head, change = f"  trial {trial.number:2d}  ", flight.candidate.describe()
         if trial.outcome is not Outcome.OK:
-            return head + f"{trial.outcome} ({trial.reason})"
+            return f"{head}  {trial.outcome}: {change}\n             {trial.reason}"
         speedup = self._judge.facts.step_time_s / (trial.step_time_s or float("inf"))
+        head += f"{speedup:6.3f}x  {change}"
         if not trial.same_job:
-            return head + f"{speedup:.3f}x, but not the same job: {trial.reason}"
-        return head + f"{speedup:.3f}x"
+            return f"{head}\n             not the same job: {trial.reason}"
+        return head
 
 
 def _reason(result: ExecutionResult, verdict: Verdict | None) -> str:

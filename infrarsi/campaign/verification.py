@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 
 from infrarsi.campaign.execution import Desk
 from infrarsi.campaign.parts import Judge, PairTimes, Refused, Standing
+from infrarsi.campaign.wording import counted, duration, spread
 from infrarsi.contract import (
     CHECKS,
     Candidate,
@@ -54,8 +55,13 @@ class Verification:
             return None
         facts = self._judge.facts
         self._say(
-            f"Verification: {len(contenders)} candidate(s), up to {facts.max_pairs} pairs each; "
-            f"gains below {100 * facts.resolvable_gain:.1f} % cannot be told from noise here.",
+            f"Verification: {counted(len(contenders), 'candidate')} against the job as it is, "
+            f"each in up to {counted(facts.max_pairs, 'pair')} of runs",
+            True,
+        )
+        self._say(
+            f"  (about {duration(2 * facts.command_s)} a pair; gains below "
+            f"{spread(facts.resolvable_gain)} cannot be told from noise here).",
             True,
         )
         if not self._state.verification:
@@ -107,7 +113,7 @@ class Verification:
         while True:
             standing = self._judge.standing(pairs, candidates=len(all_), cold_one_off_s=cold)
             if pairs and len(pairs) % 2 == 0:
-                self._say(f"    {len(pairs)} pairs: {_speedup(standing)} {standing.reason}", False)
+                self._say(f"    {len(pairs)} pairs: {_speedup(standing)}; {standing.reason}", False)
             if standing.decision != "continue":
                 break
             pair, judged = self._pair(bench, contender, reference, len(pairs))
@@ -123,6 +129,7 @@ class Verification:
         known = self._state.audits.get(contender.candidate.id)
         if known is not None:
             return known
+        self._desk.parts.status("    a run that is looked at closely")
         result = self._run(bench, contender, f"audit-{contender.candidate.id}", RunKind.AUDIT)
         verdict = self._judge.verdict(result)
         self._desk.journal.append(
@@ -159,6 +166,8 @@ class Verification:
             if self._desk.parts.interrupts.requested:
                 raise Interrupted
             who = baseline if arm == "A" else contender
+            what = "the job as it is" if arm == "A" else "the candidate"
+            self._desk.parts.status(f"    pair {index + 1}: {what} is running")
             name = f"pair-{contender.candidate.id}-{index + 1:02d}{arm}"
             results[arm] = self._run(bench, who, name, RunKind.TIMED)
         verdict = self._judge.verdict(results["B"])
@@ -214,9 +223,9 @@ class Verification:
             break_even_step=standing.break_even_step if standing else None,
             verdict=verdict.to_dict(),
         )
-        word = "promoted" if promoted else "not promoted"
-        figures = _speedup(standing) if standing and standing.speedup else ""
-        self._say(f"    {word}: {figures} {reason}{': ' + failed if failed else ''}", True)
+        word = "verified" if promoted else "not recommended"
+        figures = f"{_speedup(standing)}; " if standing and standing.speedup else ""
+        self._say(f"    {word}: {figures}{reason}{': ' + failed if failed else ''}", True)
         return decision
 
 

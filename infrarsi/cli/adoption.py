@@ -1,50 +1,65 @@
 """Showing a run's verified change, and writing it once the user has agreed."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infrarsi.cli.console import Console, ask
+from infrarsi.cli.console import Console, ask, shown
+from infrarsi.errors import UserError
 from infrarsi.runs import RunDirectory, RunState, read
 
 if TYPE_CHECKING:
     from infrarsi.workspace import Change
 
 
-def adopt(
-    run: RunDirectory,
-    console: Console,
-    *,
-    yes: bool,
-    asks: bool,
-    dry_run: bool,
-    branch: str | None,
-) -> None:
-    """Show the change of a run and, with `yes` or after asking, write it.
+class Consent(StrEnum):
+    """Whether the change that is shown is also written; `policy` binds the first two."""
 
-    Nothing is written for a dry run, or when nobody agreed; then it says how to do it later.
+    YES = "yes"  # the user said `--yes` before there was a change
+    ASK = "ask"
+    WRITE = "write"  # the user has asked for it in so many words
+    NONE = "none"
+
+    @classmethod
+    def of(cls, *, yes: bool, asks: bool) -> "Consent":
+        """What `--yes` and a terminal amount to."""
+        return cls.YES if yes else cls.ASK if asks else cls.NONE
+
+
+def adopt(run: RunDirectory, console: Console, *, consent: Consent, branch: str | None) -> None:
+    """Show the change of a run and write it if the user consents.
+
+    Where nothing is written, it says how to do it later.
     """
     state = RunState.of(read(run.journal).events)
     if state.finished is None:
-        console.say("This run is not finished: complete it with `infrarsi finish`.")
+        console.say(
+            f"This run is not finished: complete it with `infrarsi finish {shown(run.path)}`."
+        )
         return
     if state.promoted_id is None:
-        console.say(f"There is nothing to apply. Report: {run.report}")
+        console.say(f"There is nothing to apply. Report: {shown(run.report)}")
         return
     change, policy = _change(run, state)
+    console.say("The change:")
     console.say(change.diff.rstrip("\n") or "(no text changes)")
     for refusal in change.refusals:
         console.say(f"The code is left alone: {refusal}.")
-    later = f"Write it with `infrarsi apply --write {_shown(run.path)}`."
-    if dry_run or policy == "never":
-        console.say(later)
-        return
-    if asks and ask("Apply this change? [y/N] ") not in ("y", "yes"):
+    if change.refusals:
+        console.say("Only infrarsi_optimized.sh and infrarsi.patch are written.")
+    later = f"Write it with `infrarsi apply --write {shown(run.path)}`."
+    if policy == "never" and consent in (Consent.YES, Consent.ASK):
+        console.say(f"Nothing was changed: infrarsi.yaml says `policy: {{apply: never}}`. {later}")
+    elif _consents(consent, f"nothing was changed. {later}"):
+        _write(run, console, change, branch)
+    else:
         console.say(f"Nothing was changed. {later}")
-        return
-    if not asks and not yes:
-        console.say(f"Nothing was changed. {later}")
-        return
-    _write(run, console, change, branch)
+
+
+def _consents(consent: Consent, otherwise: str) -> bool:
+    if consent is Consent.ASK:
+        return ask("Apply this change? [y/N] ", on_interrupt=otherwise) in ("y", "yes")
+    return consent is not Consent.NONE
 
 
 def _change(run: RunDirectory, state: RunState) -> "tuple[Change, str]":
@@ -54,6 +69,12 @@ def _change(run: RunDirectory, state: RunState) -> "tuple[Change, str]":
 
     project = load(run.contract).project
     root = Path(state.started["project_root"])
+    if not root.is_dir():
+        raise UserError(
+            "the project of this run is not there any more",
+            where=str(root),
+            fix=f"put it back; the change itself is in {shown(run.report)}",
+        )
     snapshot = SnapshotRef(state.started["snapshot"], state.started["snapshot_root"], root.name)
     candidate = state.candidates[state.promoted_id or ""]
     change = plan(
@@ -79,7 +100,7 @@ def _write(run: RunDirectory, console: Console, change: "Change", branch: str | 
             console.say(f"Committed as {commit[:12]} on branch {branch}; your work tree is as is.")
         else:
             write(change)
-            console.say(f"Wrote {', '.join(change.paths)} in {change.root}.")
+            console.say(f"Wrote {', '.join(change.paths)} in {shown(change.root)}.")
         if change.refusals:
             console.say("Apply the code by hand: `patch -p1 < infrarsi.patch`.")
         journal = Journal(run.journal, SystemClock())
@@ -88,11 +109,6 @@ def _write(run: RunDirectory, console: Console, change: "Change", branch: str | 
         journal.close()
     finally:
         run.unlock()
-    console.say(f"Start the faster job with `bash {change.script}`. Report: {run.report}")
-
-
-def _shown(path: Path) -> str:
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
+    script = shown(change.root / change.script)
+    where = f"`bash {script}`" + (f" on branch {branch}" if branch else "")
+    console.say(f"Start the faster job with {where}. Report: {shown(run.report)}")

@@ -15,9 +15,10 @@ def apply(
     out: o.Out = None,
 ) -> None:
     """Show the change that a run verified; `--write` writes it into your files."""
-    from infrarsi.cli.adoption import adopt
+    from infrarsi.cli.adoption import Consent, adopt
     from infrarsi.cli.console import Console
     from infrarsi.runs import DEFAULT_ROOT, RunDirectory
 
     folder = RunDirectory.open(run) if run else RunDirectory.newest(out or Path(DEFAULT_ROOT))
-    adopt(folder, Console(verbose=True), yes=write, asks=False, dry_run=not write, branch=branch)
+    consent = Consent.WRITE if write or branch else Consent.NONE
+    adopt(folder, Console(verbose=True), consent=consent, branch=branch)

@@ -1,5 +1,6 @@
 """Puts a campaign's parts together: the one place that knows every room."""
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,6 +26,7 @@ from infrarsi.contract import (
     Trial,
     Verdict,
 )
+from infrarsi.errors import Interrupted
 from infrarsi.ports import Clock, Proposer
 from infrarsi.runs import RunDirectory
 
@@ -54,9 +56,17 @@ class Assembly:
 
         address = self._project.cluster.address
         session = RaySession(None if address in ("auto", "local") else address)
-        self._stack.enter_context(session)
-        self.interrupts: Interrupts = self._stack.enter_context(Interrupts())
+        self.interrupts: Interrupts = self._stack.enter_context(Interrupts(_stopping))
+        try:
+            self._stack.enter_context(session)
+            self.interrupts.renew()  # Ray has put its own in place of that of SIGTERM
+            if self.interrupts.requested:
+                raise Interrupted
+        except BaseException:
+            self._stack.close()
+            raise
         self.interrupts.before_exit(session.remove_folder)
+        self.interrupts.before_exit(_stopped_at_once)
         self._pool = NodePool()
         self._settings = RunnerSettings(own=session.own)
         self._console.say(f"Ray started in {session.start_s:.1f} s", False)
@@ -93,7 +103,7 @@ class Assembly:
                 settings=self._settings,
             )
 
-        workbench = Workbench(self._project, self._run, self._console)
+        workbench = Workbench(self._project, self._run, self._console, self.interrupts)
         return Parts(
             bench=bench,
             loop=loop,
@@ -107,6 +117,7 @@ class Assembly:
             interrupts=self.interrupts,
             clock=self._clock,
             say=self._console.say,
+            status=self._console.status,
         )
 
     def _take_snapshot(self) -> SnapshotRef:
@@ -137,6 +148,15 @@ class Assembly:
             max_trials=search.budget.screens,
         )
         return Ranked(proposer, space, max(facts.step_log_sd, 0.002), search.seed)
+
+
+def _stopping() -> None:
+    """Called in a signal handler, where `print` may be in the middle of a line."""
+    os.write(1, b"\nStopping in good order; Ctrl-C once more ends all at once.\n")
+
+
+def _stopped_at_once() -> None:
+    os.write(2, b"infrarsi: stopped at once; continue with `infrarsi run --resume`\n")
 
 
 class Ranked:

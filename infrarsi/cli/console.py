@@ -1,9 +1,15 @@
 """What a person reads while a command runs: progress lines on stdout, all of them in run.log."""
 
+import os
+import shutil
 import sys
 import time
 from pathlib import Path
 from typing import TextIO
+
+from infrarsi.errors import Interrupted
+
+_CLEAR = "\r\x1b[K"
 
 
 class Console:
@@ -12,6 +18,8 @@ class Console:
     def __init__(self, *, verbose: bool, out: TextIO | None = None) -> None:
         self._verbose = verbose
         self._out = out or sys.stdout
+        self._shows_status = self._out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._has_status = False
         self._log: TextIO | None = None
         self._early: list[str] = []
 
@@ -25,11 +33,24 @@ class Console:
     def say(self, text: str, milestone: bool = True) -> None:
         """One line; a detail is printed only when verbose."""
         if milestone or self._verbose:
+            self._clear()
             print(text, file=self._out, flush=True)
         if self._log is not None:
             self._write_log(text)
         else:
             self._early.append(text)
+
+    def status(self, text: str) -> None:
+        """What is happening now: on a terminal only, until the next line; not kept."""
+        if self._shows_status:
+            width = shutil.get_terminal_size().columns - 1
+            print(_CLEAR + text[:width], end="", file=self._out, flush=True)
+            self._has_status = True
+
+    def _clear(self) -> None:
+        if self._has_status:
+            print(_CLEAR, end="", file=self._out, flush=True)
+            self._has_status = False
 
     def _write_log(self, text: str) -> None:
         assert self._log is not None
@@ -37,20 +58,36 @@ class Console:
         self._log.flush()
 
     def close(self) -> None:
-        """Close the log."""
+        """Close the log, and leave the terminal at the start of a line."""
+        self._clear()
         if self._log is not None:
             self._log.close()
             self._log = None
 
 
-def ask(question: str) -> str:
-    """The answer to one question, stripped and in lower case; end of input is `q`."""
+def ask(question: str, *, on_interrupt: str) -> str:
+    """The answer to one question, stripped and in lower case; end of input is `q`.
+
+    Raises Interrupted with `on_interrupt`, which says where things stand, at Ctrl-C.
+    """
     try:
         return input(question).strip().lower()
     except EOFError:
+        print()
         return "q"
+    except KeyboardInterrupt:
+        print()
+        raise Interrupted(on_interrupt) from None
 
 
 def is_terminal() -> bool:
     """Whether a person can be asked."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def shown(path: Path) -> Path:
+    """A path as a person would write it here: relative where it lies below this folder."""
+    try:
+        return path.resolve().relative_to(Path.cwd())
+    except ValueError:
+        return path

@@ -1,12 +1,10 @@
 """`infrarsi doctor`: measure the reference."""
 
-from pathlib import Path
-
-from infrarsi.cli.options import Out, RayAddress, Target, Verbose
+from infrarsi.cli.options import HERE, Out, RayAddress, Target, Verbose
 
 
 def doctor(
-    target: Target = Path(),
+    target: Target = HERE,
     out: Out = None,
     ray_address: RayAddress = None,
     verbose: Verbose = False,

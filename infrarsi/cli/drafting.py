@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from infrarsi.cli.console import Console, ask
+from infrarsi.cli.console import Console, ask, shown
+from infrarsi.cli.options import HERE
 from infrarsi.cli.workflow import Job
 from infrarsi.contract import Project
 from infrarsi.contract.files import load, write
@@ -11,12 +12,13 @@ from infrarsi.errors import Interrupted, UserError
 from infrarsi.runs import RunDirectory, RunState, read
 
 FILE_NAME = "infrarsi.yaml"
+_YES = ("", "y", "yes")
 
 
 def draft_job(
     target: Path, *, entry: str | None, command: str | None, force: bool, console: Console
-) -> tuple[Job, bool]:
-    """The job behind a script, a folder or an infrarsi.yaml, and whether its file is new.
+) -> Job:
+    """The job behind a script, a folder or an infrarsi.yaml; drafts the file if there is none.
 
     An infrarsi.yaml that is there is used as it is, unless `force`; it must be of the same script.
     """
@@ -26,33 +28,33 @@ def draft_job(
             where=str(target),
             fix="name the launch script, its folder, or an infrarsi.yaml",
         )
-    known = _existing(target)
+    known = existing(target)
     if known is not None and not force:
-        job = _loaded(known)
         if entry or command:
             raise UserError(
                 "`--entry` and `--command` only matter for a new draft, and there is one",
-                where=str(known),
+                where=str(shown(known)),
                 fix="edit it, or add `--force` to draft it again",
             )
+        job = _loaded(known)
         _insist_same_script(job, target)
-        console.say(f"Using {known}.")
-        return job, False
+        console.say(f"Using {shown(known)}.")
+        return job
     from infrarsi.draft import draft
 
     made = draft(target, entry=entry, command=command)
     write(made.path, made.project, made.comments)
-    console.say(f"Drafted {made.path}.")
+    console.say(f"Drafted {shown(made.path)}.")
     for note in (*made.notes, *made.unknowns):
         console.say(f"  {note}")
     for question in made.questions:
         console.say(f"  check in {FILE_NAME}: {question.text} (now {question.default})")
-    return _loaded(made.path), True
+    return _loaded(made.path)
 
 
 def load_job(target: Path) -> Job:
     """The job of an existing infrarsi.yaml; raises UserError where there is none."""
-    known = _existing(target) if target.exists() else None
+    known = existing(target) if target.exists() else None
     if known is None:
         raise UserError(
             f"there is no {FILE_NAME}",
@@ -62,24 +64,34 @@ def load_job(target: Path) -> Job:
     return _loaded(known)
 
 
+def job_to_resume(run: RunDirectory, target: Path) -> Job:
+    """The job that a run continues with: as its file is now, so that preferences may change."""
+    if target != HERE:
+        return load_job(target)
+    job = job_of_run(run)
+    return _loaded(job.root / FILE_NAME) if (job.root / FILE_NAME).is_file() else job
+
+
 def job_of_run(run: RunDirectory) -> Job:
     """The job that a run was started for, with the contract that it began with."""
     state = RunState.of(read(run.journal).events)
     if not state.started:
         raise UserError(
             "the run ended before it began anything",
-            where=str(run.path),
+            where=str(shown(run.path)),
             fix="start a new one with `infrarsi optimize`",
         )
-    return Job(Path(state.started["project_root"]), run.contract, load(run.contract).project)
+    file = load(run.contract)
+    return Job(Path(state.started["project_root"]), file, file.project)
 
 
 def confirm_plan(project: Project, console: Console, *, asks: bool) -> None:
     """Show what will be done; in a terminal, ask before any time is spent."""
     for line in plan_lines(project):
         console.say(line)
-    if asks and ask("Start? [Enter: yes; q: quit] ") not in ("", "y", "yes"):
-        raise Interrupted
+    untouched = "nothing was started"
+    if asks and ask("Start? [Enter: yes; q: quit] ", on_interrupt=untouched) not in _YES:
+        raise Interrupted(untouched)
 
 
 def plan_lines(project: Project) -> Iterator[str]:
@@ -102,27 +114,25 @@ def plan_lines(project: Project) -> Iterator[str]:
     yield f"  budget    {', '.join(limits)}; no language model"
 
 
-def _existing(target: Path) -> Path | None:
+def existing(target: Path) -> Path | None:
     """The infrarsi.yaml of a target: itself, beside it, or above it in its repository."""
     target = target.resolve()
     if target.is_file() and target.suffix in (".yaml", ".yml"):
         return target
     folder = target if target.is_dir() else target.parent
-    while True:
-        if (folder / FILE_NAME).is_file():
-            return folder / FILE_NAME
-        if (folder / ".git").exists() or folder == folder.parent:
-            return None
-        folder = folder.parent
+    above = [folder, *folder.parents]
+    tops = [i for i, place in enumerate(above) if (place / ".git").exists()]
+    inside = above[: tops[0] + 1] if tops else above[:1]
+    return next((p / FILE_NAME for p in inside if (p / FILE_NAME).is_file()), None)
 
 
 def _loaded(path: Path) -> Job:
     """The job of a file; what a short file leaves out is drafted, what it says stays."""
     from infrarsi.draft.completing import complete, is_short
 
-    loaded = load(path)
+    loaded = load(shown(path))
     project = complete(loaded).project if is_short(loaded.project) else loaded.project
-    return Job(path.parent, path, project)
+    return Job(loaded.root, loaded, project)
 
 
 def _insist_same_script(job: Job, target: Path) -> None:

@@ -1,11 +1,14 @@
 """`infrarsi finish`: complete a run that was cut off."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from infrarsi.cli import options as o
+
+if TYPE_CHECKING:
+    from infrarsi.runs import RunState
 
 
 def finish(
@@ -20,34 +23,31 @@ def finish(
     verbose: o.Verbose = False,
 ) -> None:
     """Verify the best candidates of a run that was killed or cut off, and adopt the winner."""
-    from infrarsi.cli.adoption import adopt
+    from infrarsi.cli.adoption import Consent, adopt
     from infrarsi.cli.console import Console, is_terminal
     from infrarsi.cli.drafting import job_of_run
     from infrarsi.cli.workflow import opened, summary
-    from infrarsi.runs import DEFAULT_ROOT, RunDirectory
+    from infrarsi.runs import DEFAULT_ROOT, RunDirectory, RunState, read
 
     console = Console(verbose=verbose)
     folder = RunDirectory.open(run) if run else RunDirectory.newest(out or Path(DEFAULT_ROOT))
     job = job_of_run(folder)
+    state = RunState.of(read(folder.journal).events)
     if dry_run:
-        from infrarsi.runs import RunState, read
-
-        state = RunState.of(read(folder.journal).events)
         console.say(_plan(state))
         return
-    preferences = o.Preferences(ray_address=ray_address)
-    with opened(job, preferences, console, resume=folder) as open_:
-        open_.campaign.doctor()
-        open_.campaign.cut_off()
-        open_.campaign.verify()
-        console.say(summary(open_.state))
-    adopt(folder, console, yes=yes, asks=is_terminal() and not yes, dry_run=False, branch=branch)
+    if state.finished is None:
+        preferences = o.Preferences(ray_address=ray_address)
+        with opened(job, preferences, console, resume=folder) as open_:
+            open_.campaign.doctor()
+            open_.campaign.end_search("cut_off")
+            open_.campaign.verify()
+            state = open_.state
+    console.say(summary(state))
+    adopt(folder, console, consent=Consent.of(yes=yes, asks=is_terminal()), branch=branch)
 
 
-def _plan(state: "object") -> str:
-    from infrarsi.runs import RunState
-
-    assert isinstance(state, RunState)
+def _plan(state: "RunState") -> str:
     if state.finished is not None:
         return "This run is complete; print it with `infrarsi report`."
     good = [t for t in state.trials if t.trial.same_job and t.trial.step_time_s]

@@ -1,37 +1,109 @@
-"""What this version cannot honour is refused before anything runs, never passed over."""
+"""What this version cannot honour, or what is not as the file says, is refused before it runs."""
 
+from typing import Any
+
+from infrarsi.cli.preferences import option_of
 from infrarsi.contract import Project
+from infrarsi.contract.files import LoadedProject
 from infrarsi.errors import UserError
 
 
-def insist_on_honoured(project: Project, where: str) -> None:
-    """Raise one UserError that names every setting of the file that would have no effect."""
-    broken = [text for held, text in _conditions(project) if held]
-    if broken:
+def insist_on_honoured(project: Project, file: LoadedProject) -> None:
+    """Raise one UserError that names every setting that would have no effect.
+
+    `project` is what `file` says, with the command line's values in place.
+    """
+    broken = [(path, text) for held, path, text in _conditions(project) if held]
+    if not broken:
+        return
+    first = broken[0][0]
+    given = _at(project, first) != _at(file.project, first)
+    raise UserError(
+        "this version cannot honour " + "; ".join(text for _, text in broken),
+        where=f"command line, `{option_of('.'.join(first))}`" if given else file.place(*first),
+        fix="remove the setting, or set it to a value that is supported",
+    )
+
+
+def insist_on_files(file: LoadedProject) -> None:
+    """Raise UserError if an editable file is missing, or a frozen one is not what it was."""
+    from infrarsi.workspace import differing
+
+    for index, name in enumerate(file.project.editable):
+        if not (file.root / name).is_file():
+            raise UserError(
+                f"the editable file {name!r} does not exist",
+                where=file.place("editable", index),
+                fix="correct the path, or remove it from `editable`",
+            )
+    for name in differing(file.root, file.project.frozen):
+        exists = (file.root / name).is_file()
         raise UserError(
-            "this version cannot honour: " + "; ".join(broken),
-            where=where,
-            fix="remove the setting, or set it to the value that is supported",
+            f"the frozen file {name!r} "
+            + ("has another SHA-256 than the one written here" if exists else "does not exist"),
+            where=file.place("frozen", name),
+            fix="put the file back, or draft the contract again with `infrarsi init --force`",
         )
 
 
-def _conditions(project: Project) -> list[tuple[bool, str]]:
+def _at(project: Project, path: tuple[str, ...]) -> Any:
+    value: Any = project
+    for name in path:
+        value = getattr(value, name)
+    return value
+
+
+def _conditions(project: Project) -> list[tuple[bool, tuple[str, ...], str]]:
     verify, cluster, budget = project.verify, project.cluster, project.search.budget
-    bitwise = "bitwise" in (project.invariants.numerics, verify.numerics)
+    invariants = project.invariants
+    bitwise = "`numerics: bitwise` (only banded)"
     return [
-        (project.stack != "native-ddp", f"`stack: {project.stack}` (only native-ddp)"),
-        (project.launch.nodes != 1, "`launch.nodes` above 1"),
-        (project.llm.backend != "none", f"`llm.backend: {project.llm.backend}` (only none)"),
-        (bool(project.requirements.text), "`requirements.text` in plain language"),
-        (project.debate.enabled, "`debate.enabled`"),
-        (bitwise, "`numerics: bitwise` (only banded)"),
-        (project.invariants.precision is not None, "`invariants.precision`"),
-        (project.invariants.memory_cap_gib is not None, "`invariants.memory_cap_gib`"),
-        (bool(verify.user_tests), "`verify.user_tests`"),
-        (verify.resume_check is True, "`verify.resume_check: true`"),
-        (verify.long_steps != "auto", "`verify.long_steps`"),
-        (budget.target_mfu is not None, "`search.budget.target_mfu`"),
-        (cluster.launcher == "train", "`cluster.launcher: train` (only auto or actors)"),
-        (cluster.parallel_trials not in ("auto", 1), "`cluster.parallel_trials` above 1"),
-        (project.experience not in ("auto", "off"), "`experience` patterns (only auto or off)"),
+        (project.stack != "native-ddp", ("stack",), f"`stack: {project.stack}` (only native-ddp)"),
+        (project.launch.nodes != 1, ("launch", "nodes"), "`launch.nodes` above 1"),
+        (
+            project.llm.backend != "none",
+            ("llm", "backend"),
+            f"`llm.backend: {project.llm.backend}` (only none)",
+        ),
+        (
+            bool(project.requirements.text),
+            ("requirements", "text"),
+            "`requirements.text` in plain language",
+        ),
+        (project.debate.enabled, ("debate", "enabled"), "`debate.enabled`"),
+        (invariants.numerics == "bitwise", ("invariants", "numerics"), bitwise),
+        (verify.numerics == "bitwise", ("verify", "numerics"), bitwise),
+        (
+            invariants.precision is not None,
+            ("invariants", "precision"),
+            "`invariants.precision`",
+        ),
+        (
+            invariants.memory_cap_gib is not None,
+            ("invariants", "memory_cap_gib"),
+            "`invariants.memory_cap_gib`",
+        ),
+        (bool(verify.user_tests), ("verify", "user_tests"), "`verify.user_tests`"),
+        (verify.resume_check is True, ("verify", "resume_check"), "`verify.resume_check: true`"),
+        (verify.long_steps != "auto", ("verify", "long_steps"), "`verify.long_steps`"),
+        (
+            budget.target_mfu is not None,
+            ("search", "budget", "target_mfu"),
+            "`search.budget.target_mfu`",
+        ),
+        (
+            cluster.launcher == "train",
+            ("cluster", "launcher"),
+            "`cluster.launcher: train` (only auto or actors)",
+        ),
+        (
+            cluster.parallel_trials not in ("auto", 1),
+            ("cluster", "parallel_trials"),
+            "`cluster.parallel_trials` above 1",
+        ),
+        (
+            project.experience not in ("auto", "off"),
+            ("experience",),
+            "`experience` patterns (only auto or off)",
+        ),
     ]

@@ -1,27 +1,26 @@
 """`infrarsi init`: draft infrarsi.yaml."""
 
-from pathlib import Path
-
-from infrarsi.cli.options import Command, Entry, Force, Target
+from infrarsi.cli.options import HERE, Command, Entry, Force, Target
 
 
 def init(
-    target: Target = Path(),
+    target: Target = HERE,
     entry: Entry = None,
     command: Command = None,
     force: Force = False,
 ) -> None:
     """Read a training job, without running anything, and draft infrarsi.yaml for it."""
-    from infrarsi.cli.console import Console
-    from infrarsi.cli.drafting import draft_job
+    from infrarsi.cli.console import Console, shown
+    from infrarsi.cli.drafting import draft_job, existing
     from infrarsi.errors import UserError
 
     console = Console(verbose=True)
-    job, is_new = draft_job(target, entry=entry, command=command, force=force, console=console)
-    if not is_new:
+    known = existing(target) if target.exists() else None
+    if known is not None and not force:
         raise UserError(
             "there is an infrarsi.yaml already",
-            where=str(job.contract),
+            where=str(shown(known)),
             fix="add `--force` to draft it again (the old one is kept as infrarsi.yaml.bak)",
         )
-    console.say(f"Wrote {job.contract}. Next: `infrarsi doctor`, `infrarsi run`.")
+    job = draft_job(target, entry=entry, command=command, force=force, console=console)
+    console.say(f"Read it through: {job.contract}. Then: `infrarsi optimize {shown(target)}`.")

@@ -1,6 +1,7 @@
 """The `infrarsi` command: dispatch, and the one place where exceptions become text."""
 
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -48,7 +49,7 @@ def with_shorthand(arguments: list[str]) -> list[str]:
     if not arguments or arguments[0] in COMMANDS or arguments[0].startswith("-"):
         return arguments
     first = arguments[0]
-    if os.path.exists(first) or "/" in first or first.endswith((".sh", ".py", ".yaml")):
+    if os.path.exists(first) or "/" in first or first.endswith((".sh", ".py", ".yaml", ".yml")):
         return ["optimize", *arguments]
     return arguments
 
@@ -62,17 +63,28 @@ def render(error: UserError) -> str:
 def main() -> None:
     """Run the command line; exit codes 0, 1 (a bug), 2 (the user's), 3 (the world), 130."""
     sys.argv[1:] = with_shorthand(sys.argv[1:])
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: it ends in good order
     try:
         app()
     except ExternalError as error:
         _end(render(error), 3)
     except UserError as error:
         _end(render(error), 2)
-    except (Interrupted, KeyboardInterrupt):
-        _end("infrarsi: interrupted; every process of the job has been stopped", 130)
+    except Interrupted as error:
+        _end(_stopped(str(error)), 130)
+    except KeyboardInterrupt:
+        _end(_stopped(), 130)
+    except SystemExit as end:
+        if end.code == 130:  # what typer makes of a KeyboardInterrupt
+            _end(_stopped(), 130)
+        raise
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+
+
+def _stopped(how: str = "") -> str:
+    return f"infrarsi: stopped; {how or 'nothing of it is running any more'}"
 
 
 def _end(text: str, code: int) -> None:

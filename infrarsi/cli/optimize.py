@@ -1,6 +1,5 @@
 """`infrarsi optimize`: all five stages."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,7 +8,7 @@ from infrarsi.cli import options as o
 
 
 def optimize(
-    target: o.Target = Path(),
+    target: o.Target = o.HERE,
     llm: o.Llm = None,
     screens: o.Screens = None,
     max_wallclock: o.WallClock = None,
@@ -34,10 +33,11 @@ def optimize(
     verbose: o.Verbose = False,
 ) -> None:
     """Draft, measure, search, verify and apply: the same training job, faster."""
-    from infrarsi.cli.adoption import adopt
+    from infrarsi.cli.adoption import Consent, adopt
     from infrarsi.cli.console import Console, is_terminal
     from infrarsi.cli.drafting import confirm_plan, draft_job
-    from infrarsi.cli.workflow import conduct, opened, summary, with_preferences
+    from infrarsi.cli.preferences import check
+    from infrarsi.cli.workflow import conduct, opened, settled, summary
 
     console = Console(verbose=verbose)
     preferences = o.Preferences(
@@ -51,10 +51,12 @@ def optimize(
         seed,
         ray_address,
     )
-    job, _ = draft_job(target, entry=entry, command=command, force=force, console=console)
+    check(preferences)
+    job = draft_job(target, entry=entry, command=command, force=force, console=console)
     asks = (is_terminal() if interactive is None else interactive) and not yes
-    confirm_plan(with_preferences(job.project, preferences), console, asks=asks)
+    confirm_plan(settled(job, preferences, is_new=True), console, asks=asks)
     with opened(job, preferences, console, out=out) as open_:
         conduct(open_, on_interrupt=on_interrupt, full_doctor=not no_doctor)
         console.say(summary(open_.state))
-    adopt(open_.run, console, yes=yes, asks=asks, dry_run=dry_run, branch=branch)
+    consent = Consent.of(yes=yes, asks=asks) if not dry_run else Consent.NONE
+    adopt(open_.run, console, consent=consent, branch=branch)

@@ -11,6 +11,7 @@ import typer
 from infrarsi.errors import UserError
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(h|m|s|min|)")
+HERE = Path()
 _HOURS = {"h": 1.0, "": 1.0, "m": 1 / 60, "min": 1 / 60, "s": 1 / 3600}
 
 
@@ -118,6 +119,8 @@ def hours(text: str | None) -> float | None:
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None or float(match.group(1)) <= 0:
         raise UserError(
-            f"`--max-wallclock` must be a duration such as 90m, 2h, 3600s or 2.5, but got {text!r}"
+            f"`--max-wallclock` is {text!r}, but must be a duration above zero",
+            where="command line",
+            fix="write it as 90m, 2h, 3600s or, in hours, 2.5",
         )
     return float(match.group(1)) * _HOURS[match.group(2)]

@@ -9,7 +9,7 @@ from infrarsi.cli import options as o
 
 
 def run(
-    target: o.Target = Path(),
+    target: o.Target = o.HERE,
     llm: o.Llm = None,
     screens: o.Screens = None,
     max_wallclock: o.WallClock = None,
@@ -28,14 +28,14 @@ def run(
     verbose: o.Verbose = False,
 ) -> None:
     """Reference, search and verification; nothing of yours is changed."""
-    from infrarsi.cli.console import Console
-    from infrarsi.cli.drafting import load_job
-    from infrarsi.cli.workflow import conduct, opened, summary
+    from infrarsi.cli.console import Console, shown
+    from infrarsi.cli.drafting import job_to_resume, load_job
+    from infrarsi.cli.preferences import check
+    from infrarsi.cli.workflow import conduct, is_complete, opened, summary
     from infrarsi.runs import RunDirectory
 
     console = Console(verbose=verbose)
     resumed = RunDirectory.open(resume) if resume else None
-    job = load_job(target)
     preferences = o.Preferences(
         llm,
         screens,
@@ -47,9 +47,15 @@ def run(
         seed,
         ray_address,
     )
+    check(preferences)
+    if resumed is not None and is_complete(resumed):
+        console.say("This run is complete: print it with `infrarsi report`, or start a new one.")
+        return
+    job = job_to_resume(resumed, target) if resumed else load_job(target)
     with opened(job, preferences, console, out=out, resume=resumed) as open_:
         conduct(open_, on_interrupt=on_interrupt, full_doctor=not no_doctor)
-        console.say(summary(open_.state))
-        console.say(f"Report: {open_.run.report}")
-        if open_.state.promoted_id:
-            console.say("Show the change with `infrarsi apply`, write it with `--write`.")
+        state = open_.state
+    console.say(summary(state))
+    console.say(f"Report: {shown(open_.run.report)}")
+    if state.promoted_id:
+        console.say("Show the change with `infrarsi apply`, write it with `--write`.")

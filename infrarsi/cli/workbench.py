@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infrarsi.campaign import Prepared, RecipeReport, ReferenceFacts, Refused
+from infrarsi.campaign import Interrupts, Prepared, RecipeReport, ReferenceFacts, Refused
 from infrarsi.cli.console import Console
 from infrarsi.contract import (
     Candidate,
@@ -23,6 +23,7 @@ from infrarsi.contract import (
     SnapshotRef,
     Space,
 )
+from infrarsi.errors import Interrupted
 from infrarsi.runs import RunDirectory
 
 if TYPE_CHECKING:
@@ -37,7 +38,10 @@ _RECORD_TIMEOUT_S = 600.0
 class Workbench:
     """Recipes, patches and overlays of one project."""
 
-    def __init__(self, project: Project, run: RunDirectory, console: Console) -> None:
+    def __init__(
+        self, project: Project, run: RunDirectory, console: Console, interrupts: Interrupts
+    ) -> None:
+        self._interrupts = interrupts
         self._project = project
         self._run = run
         self._console = console
@@ -107,10 +111,14 @@ class Workbench:
         if not fitting:
             return reports
         folder = self._run.path / "recorded"
+        self._console.say("Code changes that fit are checked on recorded calls of the job.")
+        self._console.status("  the calls are being recorded")
         recording = self._record(snapshot, files, folder)
         found: dict[str, RecipeReport] = {}
         python = shutil.which("python3") or sys.executable
         for offered, built in fitting:
+            self._heed()
+            self._console.status(f"  {offered.name} is being checked")
             outcome = (
                 recording
                 if isinstance(recording, CheckOutcome)
@@ -132,8 +140,14 @@ class Workbench:
                 offered.notes,
             )
             self._console.say(f"  {offered.name}: {found[offered.name].reason}", False)
+        self._heed()
         shutil.rmtree(folder, ignore_errors=True)
         return [found.get(report.name, report) for report in reports]
+
+    def _heed(self) -> None:
+        if self._interrupts.requested:
+            shutil.rmtree(self._run.path / "recorded", ignore_errors=True)
+            raise Interrupted
 
     def _record(
         self, snapshot: SnapshotRef, files: dict[str, str], folder: Path

@@ -9,26 +9,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from infrarsi import __version__
-from infrarsi.campaign import Campaign, Start
-from infrarsi.cli.console import Console
-from infrarsi.cli.honoured import insist_on_honoured
+from infrarsi.campaign import Campaign, Start, why_stopped
+from infrarsi.cli.console import Console, shown
+from infrarsi.cli.honoured import insist_on_files, insist_on_honoured
 from infrarsi.cli.options import OnInterrupt, Preferences
-from infrarsi.contract import Project
-from infrarsi.contract.files import dump
+from infrarsi.cli.preferences import with_preferences
+from infrarsi.contract import CONTRACT_KEYS, Project
+from infrarsi.contract.files import LoadedProject, dump, load
 from infrarsi.errors import Interrupted, UserError
-from infrarsi.runs import DEFAULT_ROOT, Journal, RunDirectory, RunState, write_atomically
+from infrarsi.runs import DEFAULT_ROOT, Journal, RunDirectory, RunState, read, write_atomically
 
 
 @dataclass(frozen=True)
 class Job:
-    """A project on disk: its folder, its contract file and what that says."""
+    """A project on disk: its folder, its file, and the project with nothing left out."""
 
     root: Path
-    contract: Path
+    file: LoadedProject
     project: Project
+
+    @property
+    def contract(self) -> Path:
+        """The file that says it."""
+        return self.file.path
 
 
 class SystemClock:
@@ -59,43 +64,13 @@ class Opened:
         return self.campaign.state
 
 
-def with_preferences(project: Project, preferences: Preferences) -> Project:
-    """The project with the command line's values in place of the file's."""
-    data = project.model_dump(by_alias=True)
-    budget, search = data["search"]["budget"], data["search"]
-    given: list[tuple[dict[str, Any], str, object]] = [
-        (budget, "screens", preferences.screens),
-        (budget, "wall_hours", preferences.wall_hours),
-        (budget, "gpu_hours", preferences.gpu_hours),
-        (budget, "target_speedup", preferences.target_speedup),
-        (search, "searcher", preferences.searcher),
-        (search, "seed", preferences.seed),
-        (data["invariants"], "loss_tolerance", preferences.tolerance),
-        (data["cluster"], "address", preferences.ray_address),
-    ]
-    for section, key, value in given:
-        if value is not None:
-            section[key] = value
-    if preferences.llm is not None:
-        backend, _, model = preferences.llm.partition(":")
-        data["llm"].update(backend=_BACKEND_NAMES.get(backend, backend), model=model or None)
-    return _validated(data)
-
-
-_BACKEND_NAMES = {"claude": "claude-cli", "codex": "codex-cli"}
-
-
-def _validated(data: dict[str, Any]) -> Project:
-    from pydantic import ValidationError
-
-    try:
-        return Project.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise UserError(
-            f"`{place}` is {first['input']!r}: {first['msg']}", where="command line"
-        ) from None
+def settled(job: Job, preferences: Preferences, *, is_new: bool) -> Project:
+    """The project as it will run; raises UserError for what cannot be honoured or is missing."""
+    project = with_preferences(job.project, preferences)
+    insist_on_honoured(project, job.file)
+    if is_new:  # a resumed run works on the snapshot that it took
+        insist_on_files(job.file)
+    return project
 
 
 @contextmanager
@@ -111,8 +86,7 @@ def opened(
 
     The report is written whatever happens, as far as the run got.
     """
-    project = with_preferences(job.project, preferences)
-    insist_on_honoured(project, str(job.contract))
+    project = settled(job, preferences, is_new=resume is None)
     clock = SystemClock()
     root = (out or DEFAULT_ROOT).resolve()
     run = resume or RunDirectory.create(root, now=clock.now())
@@ -124,7 +98,7 @@ def opened(
             write_atomically(run.contract, dump(project))
         journal = Journal(run.journal, clock)
         console.log_to(run.log)
-        console.say(f"Run directory: {run.path}")
+        console.say(f"Run directory: {shown(run.path)}")
         if journal.note:
             console.say(journal.note)
         try:
@@ -157,19 +131,29 @@ def _with_ray(
             yield Opened(job, run, campaign, console, assembly.interrupts.acknowledge)
         except (Interrupted, KeyboardInterrupt):
             campaign.note_interrupt("outside the search")
-            raise
+            folder = shown(run.path)
+            raise Interrupted(
+                f"continue with `infrarsi run --resume {folder}`, "
+                f"or verify what was found with `infrarsi finish {folder}`"
+            ) from None
 
 
 def _same_contract(run: RunDirectory, project: Project) -> None:
-    started = RunState.of(Journal(run.journal, SystemClock()).events).started
-    if started and started["contract_hash"] != project.contract_hash():
-        raise UserError(
-            "infrarsi.yaml's contract (launch, workload, knobs, constraints, sinks, allow, "
-            "editable, frozen, invariants, requirements, verify) is not the one that this run "
-            "began with",
-            where=str(run.path),
-            fix=f"put {run.contract} back in place, or start a new run",
-        )
+    started = RunState.of(read(run.journal).events).started
+    if not started or started["contract_hash"] == project.contract_hash():
+        return
+    before = load(run.contract).project
+    changed = [key for key in CONTRACT_KEYS if getattr(before, key) != getattr(project, key)]
+    raise UserError(
+        f"the contract is not the one that this run began with: {', '.join(changed)} changed",
+        where=str(shown(run.path)),
+        fix=f"put back what {shown(run.contract)} says, or start a new run",
+    )
+
+
+def is_complete(run: RunDirectory) -> bool:
+    """Whether a run has come to its end."""
+    return RunState.of(read(run.journal).events).finished is not None
 
 
 def _witness_key(run: RunDirectory) -> str:
@@ -202,12 +186,12 @@ def conduct(opened_: Opened, *, on_interrupt: OnInterrupt, full_doctor: bool) ->
     campaign = opened_.campaign
     campaign.doctor(full=full_doctor)
     campaign.prepare()
-    stopped_by = campaign.search()
-    if stopped_by == "interrupt":
+    if campaign.search() == "interrupt":
         if on_interrupt is OnInterrupt.STOP:
             raise Interrupted
+        campaign.end_search("interrupt")
         opened_.acknowledge()
-        opened_.console.say("Interrupted: verifying the best so far (Ctrl-C again: stop at once).")
+        opened_.console.say("Now the best so far is verified; Ctrl-C once more ends all at once.")
     return campaign.verify()
 
 
@@ -215,16 +199,30 @@ def summary(state: RunState) -> str:
     """The last lines of a run for the terminal."""
     promoted = state.promoted_id
     if promoted is None:
-        return "Nothing was faster beyond the noise and still the same job; your setup stays."
+        return f"{_why_nothing(state)} Your setup stays as it is."
     entry = state.verified[promoted]
+    confidence = f"{100 * state.started['confidence']:.0f} %"
     lines = [
-        f"Verified speed-up: {entry['speedup']:.3f}x "
-        f"[{entry['low']:.3f}, {entry['high']:.3f}] over {len(state.pairs_of(promoted))} pairs: "
-        f"{state.candidates[promoted].describe()}"
+        f"Verified: {entry['speedup']:.3f}x faster, between {entry['low']:.3f}x and "
+        f"{entry['high']:.3f}x with {confidence} confidence, by "
+        f"{state.candidates[promoted].describe()}."
     ]
     if entry.get("net_speedup") is not None:
         lines.append(
-            f"Over {state.started['planned_steps']} planned steps, one-off costs included: "
-            f"{entry['net_speedup']:.3f}x"
+            f"Over the {state.started['planned_steps']} planned steps, one-off costs included: "
+            f"{entry['net_speedup']:.3f}x."
         )
     return "\n".join(lines)
+
+
+def _why_nothing(state: RunState) -> str:
+    if state.verified:
+        reasons = [
+            f"{state.candidates[candidate_id].describe()}: {entry['reason']}."
+            for candidate_id, entry in state.verified.items()
+        ]
+        return "\n".join(["Nothing is recommended.", *reasons])
+    if not state.counted_trials:
+        why = why_stopped(state.stopped_by or "", state.started["budget"])
+        return f"Nothing was tried: {why}."
+    return "No trial was the same job and faster than the job as it is."

@@ -110,6 +110,14 @@ class RunDirectory:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
+    def free_name(self, execution_id: str) -> str:
+        """This id, or with a number behind it if an earlier execution already has its receipt."""
+        name, number = execution_id, 0
+        while (self.path / "receipts" / name).exists():
+            number += 1
+            name = f"{execution_id}-again{number}"
+        return name
+
     def write_candidate(self, candidate_id: str, data: Mapping[str, Any], diff: str) -> None:
         """Keep a candidate's settings and patch under `candidates/<id>/`."""
         folder = self.path / "candidates" / candidate_id

@@ -175,7 +175,7 @@ def test_a_run_that_was_cut_off_anywhere_ends_like_an_uninterrupted_one(
 
 def test_a_reference_that_fails_is_the_users_to_repair(bed: Bed) -> None:
     bed.world.outcomes = {"ref-01-timed": [Outcome.USER_ERROR]}
-    with pytest.raises(UserError, match="the job as you have it the command failed") as caught:
+    with pytest.raises(UserError, match="the job as it is failed: as the test wants it") as caught:
         conduct(bed)
     assert "stdout.log" in caught.value.where
 
