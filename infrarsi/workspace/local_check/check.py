@@ -109,23 +109,24 @@ def _compare(python: str, folder: Path, spec: Mapping[str, object], timeout_s: f
         CUDA_VISIBLE_DEVICES="",
         TMPDIR=str(folder),
     )
-    process = subprocess.Popen(
-        [python, str(GUEST / "compare.py"), str(folder / "spec.json")],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    with (folder / "stderr").open("wb") as errors:
+        process = subprocess.Popen(
+            [python, str(GUEST / "compare.py"), str(folder / "spec.json")],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+        )
     try:
-        _, error = process.communicate(timeout=timeout_s)
+        process.wait(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         return f"the comparison did not end in {timeout_s:.0f} s"
     finally:
         _end_group(process)
     if process.returncode != 0 or not (folder / "answer.json").exists():
-        lines = error.decode(errors="replace").strip().splitlines()
+        lines = (folder / "stderr").read_text(errors="replace").strip().splitlines()
         return f"the comparison ended with exit code {process.returncode}" + (
             f" ({lines[-1]})" if lines else ""
         )

@@ -77,7 +77,7 @@ def _asks_unused(wrapped: _Wrapped) -> str | None:
 
 
 def _add(wrapped: _Wrapped, keyword: str) -> Applied | Declined:
-    """Set a DDP flag that is off: its literal False replaced, or the keyword appended."""
+    """Set a DDP flag that the job does not mention."""
     source, call = wrapped.source, wrapped.call
     given = argument(call, keyword)
     if given is not None and literal(given) is True:

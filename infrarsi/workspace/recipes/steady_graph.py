@@ -116,7 +116,7 @@ def _chooses(source: Source, call: cst.Call) -> bool:
 def _conditional_backward(source: Source) -> str | None:
     """A backward that may be left out while the step is taken."""
     for call in backward_calls(source):
-        for above in source.ancestors(source.statement(call)):
+        for above in source.ancestors(call):
             if isinstance(above, cst.FunctionDef | cst.ClassDef | cst.Lambda):
                 break
             if isinstance(above, cst.Try) and source.enclosing(above, cst.For, cst.While):

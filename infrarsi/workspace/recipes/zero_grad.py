@@ -1,5 +1,6 @@
 """Recipe: gradients are dropped between updates instead of being filled with zeros."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -153,9 +154,9 @@ def _called(source: Source, argument_value: cst.CSTNode) -> cst.CSTNode:
 
 
 def _is_guard(guard: cst.If, name: str) -> bool:
-    text = "".join(cst.Module(()).code_for_node(guard.test).split())
-    tests = (f"{name}.gradisnotNone", f"not{name}.gradisNone", f"({name}.gradisnotNone)")
-    return guard.orelse is None and text in tests
+    words = re.sub(r"[()\s]", "", cst.Module(()).code_for_node(guard.test))
+    tests = (f"{name}.gradisnotNone", f"not{name}.gradisNone")
+    return guard.orelse is None and words in tests
 
 
 def _zeroes(statements: Sequence[cst.CSTNode], name: str) -> bool:

@@ -263,6 +263,35 @@ def train_call(module, args, kwargs):
     return [(n, t.detach()) for n, t in leaves(output)], gradients
 
 
+def random_spread(module, args, kwargs):
+    """How far outputs in training mode vary with the random state: (relative spread, elements)."""
+    module.train()
+    outputs = []
+    kept = {n: t.detach().clone() for n, t in module.state_dict().items()}
+    for seed in range(8):
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            output = module(*mapped(args, passed), **mapped(kwargs, passed))
+        module.load_state_dict(kept)
+        values = [t.flatten().double() for _, t in leaves(output) if t.is_floating_point()]
+        outputs.append(torch.cat(values) if values else torch.zeros(1))
+    stacked = torch.stack(outputs)
+    size = max(float(stacked.mean(0).norm()), 1e-12)
+    return float(stacked.std(0).norm()) / size, stacked.shape[1]
+
+
+def compare_spread(old, new):
+    """Raises Differs where one side drops out more than the other, or not at all."""
+    (before, elements), (after, _) = old, new
+    if before < 1e-6 and after < 1e-6:
+        return
+    limit = 1.25 if elements >= 64 else 10.0  # a few elements say only whether there is any
+    if not before / limit <= after <= before * limit:
+        raise Differs(
+            "dropout acts otherwise: outputs vary by %.1e instead of %.1e" % (after, before)
+        )
+
+
 def eval_call(module, args, kwargs):
     """Outputs in evaluation mode."""
     module.eval()
@@ -353,6 +382,7 @@ def check_module(record, folders):
         )
         if not found <= OUTPUT_TOLERANCE:
             raise Differs("the state after the call differs by %.1e" % found)
+    compare_spread(old["recorded"]["spread"], new["recorded"]["spread"])
     return figures
 
 
@@ -386,10 +416,12 @@ def run_side(side):
             train, gradients = train_call(module, args, kwargs)
             state = {n: t.detach().clone() for n, t in module.state_dict().items()}
         evaluated = eval_call(module, args, kwargs)
+        spread = random_spread(module, args, kwargs) if kind == "recorded" else None
         result[kind] = {
             "train": train,
             "gradients": gradients,
             "eval": evaluated,
+            "spread": spread,
             "state": state,
         }
     return result
