@@ -1,5 +1,8 @@
 """Attention in many hands: what becomes one call computes the same, look-alikes stay untouched."""
 
+# Spelled as their authors write them.
+# ruff: noqa: E501
+
 import copy
 import textwrap
 from dataclasses import dataclass
