@@ -14,7 +14,7 @@ from infrarsi.campaign.parts import (
     Searcher,
     Standing,
 )
-from infrarsi.campaign.wording import duration, why_stopped
+from infrarsi.campaign.wording import counted, duration, why_stopped
 
 __all__ = [
     "STOPPED_BY",
@@ -31,6 +31,7 @@ __all__ = [
     "Searcher",
     "Standing",
     "Start",
+    "counted",
     "duration",
     "why_stopped",
 ]

@@ -143,8 +143,8 @@ class Campaign:
         left = max(0, budget.screens - session.screens)
         each = judge.facts.command_s
         self._parts.say(
-            f"Search: up to {counted(left, 'trial')} of at most about {duration(each)} each, "
-            f"{duration(left * each)} in all.",
+            f"Search: up to {counted(left, 'trial')} of about {duration(each)} each, "
+            f"so {duration(left * each)} in all.",
             True,
         )
         self._parts.loop().run(

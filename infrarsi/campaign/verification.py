@@ -56,12 +56,12 @@ class Verification:
         facts = self._judge.facts
         self._say(
             f"Verification: {counted(len(contenders), 'candidate')} against the job as it is, "
-            f"each in up to {counted(facts.max_pairs, 'pair')} of runs",
+            f"each in up to {counted(facts.max_pairs, 'pair')} of runs.",
             True,
         )
         self._say(
-            f"  (about {duration(2 * facts.command_s)} a pair; gains below "
-            f"{spread(facts.resolvable_gain)} cannot be told from noise here).",
+            f"  A pair takes about {duration(2 * facts.command_s)}; gains below "
+            f"{spread(facts.resolvable_gain)} cannot be told from noise here.",
             True,
         )
         if not self._state.verification:
@@ -223,9 +223,13 @@ class Verification:
             break_even_step=standing.break_even_step if standing else None,
             verdict=verdict.to_dict(),
         )
-        word = "verified" if promoted else "not recommended"
-        figures = f"{_speedup(standing)}; " if standing and standing.speedup else ""
-        self._say(f"    {word}: {figures}{reason}{': ' + failed if failed else ''}", True)
+        figures = _speedup(standing) if standing and standing.speedup else ""
+        if promoted:
+            self._say(f"    verified: {figures}", True)
+            self._say(f"    {reason}", False)
+        else:
+            why = f"{reason}{': ' + failed if failed else ''}"
+            self._say(f"    not recommended: {figures}{'; ' if figures else ''}{why}", True)
         return decision
 
 

@@ -41,7 +41,7 @@ def adopt(run: RunDirectory, console: Console, *, consent: Consent, branch: str 
         console.say(f"There is nothing to apply. Report: {shown(run.report)}")
         return
     change, policy = _change(run, state)
-    console.say("The change:")
+    console.say("The change:\n")
     console.say(change.diff.rstrip("\n") or "(no text changes)")
     for refusal in change.refusals:
         console.say(f"The code is left alone: {refusal}.")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from infrarsi.campaign import counted
 from infrarsi.cli.console import Console, ask, shown
 from infrarsi.cli.options import HERE
 from infrarsi.cli.workflow import Job
@@ -98,19 +99,19 @@ def plan_lines(project: Project) -> Iterator[str]:
     """The plan in a few lines."""
     workload, budget = project.workload, project.search.budget
     knobs = ", ".join(knob.name for knob in project.knobs) or "none"
-    limits = [f"{budget.screens} screens"]
+    limits = [counted(budget.screens, "trial")]
     if budget.wall_hours is not None:
         limits.append(f"{budget.wall_hours:g} h")
     if budget.gpu_hours is not None:
         limits.append(f"{budget.gpu_hours:g} GPU-hours")
     if budget.target_speedup is not None:
         limits.append(f"until {budget.target_speedup:g}x")
-    ends = "ended there by the witness" if workload.ends_by == "witness" else "its own end"
+    ends = "then it is ended" if workload.ends_by == "witness" else "to the job's own end"
     yield f"  job       {project.launch.command} ({project.stack})"
     yield f"  a trial   {workload.optimizer_steps} optimizer steps, {ends}"
     yield f"  settings  {knobs}"
-    yield f"  code      recipes on {', '.join(project.editable) or 'no file'}"
-    yield f"  the same  work and data, loss within {100 * project.invariants.loss_tolerance:g} %"
+    yield f"  code      changes by recipe in {', '.join(project.editable) or 'no file'}"
+    yield f"  kept      work and data; loss within {100 * project.invariants.loss_tolerance:g} %"
     yield f"  budget    {', '.join(limits)}; no language model"
 
 

@@ -4,28 +4,26 @@ from pathlib import Path
 
 from infrarsi.cli.options import Out, RunDir
 
+_JOURNAL = "journal.jsonl"
+
 
 def report(run: RunDir = None, out: Out = None) -> None:
     """Print the report of a run: verdicts, the recommended change, what it cost."""
-    from infrarsi.errors import UserError
-
-    folder = run or _newest(out or Path(".infrarsi") / "runs")
-    path = folder / "REPORT.md"
-    if not path.is_file():
-        raise UserError(
-            "this run has no report",
-            where=str(folder),
-            fix="name a folder under .infrarsi/runs, or complete it with `infrarsi finish`",
-        )
-    print(path.read_text(encoding="utf-8"), end="")
+    folder = run or max((out or Path(".infrarsi") / "runs").glob(f"*/{_JOURNAL}"), default=None)
+    folder = folder.parent if folder and folder.name == _JOURNAL else folder
+    path = folder / "REPORT.md" if folder else None
+    if path and path.is_file():
+        print(path.read_text(encoding="utf-8"), end="")
+    else:
+        print(_made(run, out), end="")
 
 
-def _newest(root: Path) -> Path:
-    from infrarsi.errors import UserError
+def _made(run: Path | None, out: Path | None) -> str:
+    """The report of a run that was killed before it wrote one; raises UserError without a run."""
+    from infrarsi.cli.workflow import promoted_diff
+    from infrarsi.report import report as render
+    from infrarsi.runs import DEFAULT_ROOT, RunDirectory, RunState, read
 
-    runs = sorted(p.parent for p in root.glob("*/journal.jsonl")) if root.is_dir() else []
-    if not runs:
-        raise UserError(
-            "there is no run here", where=str(root), fix="start one with `infrarsi optimize`"
-        )
-    return runs[-1]
+    folder = RunDirectory.open(run) if run else RunDirectory.newest(out or DEFAULT_ROOT)
+    state = RunState.of(read(folder.journal).events)
+    return render(state, patch=promoted_diff(state))

@@ -16,12 +16,14 @@ def shell_text(path: Path) -> str:
     """The script's text; raises UserError for what bash would not run."""
     try:
         text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
         raise UserError(
             "this is not a text file, so it is no bash script",
             where=str(path),
             fix="name the launch script, or the Python entry",
-        ) from error
+        )
     first = text.partition("\n")[0]
     if first.startswith("#!"):
         words = first[2:].replace("/env -S ", "/env ").split()

@@ -47,8 +47,10 @@ class RunDirectory:
     def open(cls, path: Path) -> "RunDirectory":
         """An existing run directory; raises UserError where there is none."""
         if not (path / "journal.jsonl").is_file():
+            there = _runs(path.parent) or _runs(path / DEFAULT_ROOT) or _runs(DEFAULT_ROOT)
             raise UserError(
-                "this is not a run directory (it has no journal.jsonl)",
+                "this is not a run directory (it has no journal.jsonl)"
+                + (f"; there are {', '.join(map(str, there[-3:]))}" if there else ""),
                 where=str(path),
                 fix="name a folder under .infrarsi/runs",
             )
@@ -57,7 +59,7 @@ class RunDirectory:
     @classmethod
     def newest(cls, root: Path) -> "RunDirectory":
         """The newest run under `root`; raises UserError where there is none."""
-        runs = sorted(p.parent for p in root.glob("*/journal.jsonl")) if root.is_dir() else []
+        runs = _runs(root)
         if not runs:
             raise UserError(
                 "there is no run here", where=str(root), fix="start one with `infrarsi optimize`"
@@ -149,6 +151,10 @@ class RunDirectory:
             (self.path / ".owner").unlink(missing_ok=True)
             self._lock.release()
             self._lock = None
+
+
+def _runs(root: Path) -> list[Path]:
+    return sorted(path.parent for path in root.glob("*/journal.jsonl"))
 
 
 def write_atomically(path: Path, text: str) -> None:

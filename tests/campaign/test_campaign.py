@@ -177,7 +177,7 @@ def test_a_reference_that_fails_is_the_users_to_repair(bed: Bed) -> None:
     bed.world.outcomes = {"ref-01-timed": [Outcome.USER_ERROR]}
     with pytest.raises(UserError, match="the job as it is failed: as the test wants it") as caught:
         conduct(bed)
-    assert "stdout.log" in caught.value.where
+    assert "stdout.log" in caught.value.what
 
 
 def test_the_report_and_the_result_say_what_the_journal_says(bed: Bed) -> None:
