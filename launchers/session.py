@@ -5,13 +5,19 @@ import logging
 import os
 import re
 import shutil
+import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 
-from infrarsi.errors import ExternalError
+from infrarsi.errors import ExternalError, UserError
 from infrarsi.node.environment import own_values
+from infrarsi.node.patience import Rules
+from infrarsi.node.wire import RunnerSettings
+from launchers import janitor
 
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -31,6 +37,7 @@ _SETTINGS = {
 """Must be set before Ray starts; see the measurements in README.md of this room."""
 _PREFIX = "irsi-"
 _OBJECT_STORE_BYTES = 100 << 20  # results are small, data never passes through Ray
+_CONNECT_S = 5.0
 _LOGGERS = ("ray", "ray.tune", "ray.air", "ray.train")
 
 
@@ -57,8 +64,13 @@ class RaySession:
         self._levels: dict[str, int] = {}
         self._print_death: Callable[..., None] | None = None
         self._folder: Path | None = None
+        self._janitor: subprocess.Popen[bytes] | None = None
         self.own: Mapping[str, str | None] | None = None
         self.start_s = 0.0
+
+    def settings(self, rules: Rules = Rules()) -> RunnerSettings:  # noqa: B008  # frozen
+        """What the node runners of this session must be told."""
+        return RunnerSettings(rules, self.own)
 
     @property
     def is_local(self) -> bool:
@@ -67,6 +79,8 @@ class RaySession:
 
     def __enter__(self) -> "RaySession":
         began = time.monotonic()
+        if self._address is not None:
+            check_address(self._address)
         if self.is_local:
             self.own = own_values(self._environ)
         self._set_environment()
@@ -102,6 +116,9 @@ class RaySession:
 
         ray.shutdown()
         self.remove_folder()
+        if self._janitor is not None:
+            self._janitor.communicate()
+            self._janitor = None
         if self._print_death is not None:
             worker.print_to_stdstream = self._print_death
         for name, value in self._before.items():
@@ -119,9 +136,11 @@ class RaySession:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start_local(self) -> None:
+        import psutil
         import ray
 
         remove_stale_folders()
+        before = set(psutil.Process().children(recursive=True))
         # Socket paths under it must fit into 107 bytes, so it cannot follow TMPDIR.
         self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir="/tmp"))
         ray.init(
@@ -133,6 +152,16 @@ class RaySession:
             configure_logging=False,
             object_store_memory=_OBJECT_STORE_BYTES,
             _temp_dir=str(self._folder),
+        )
+        new = set(psutil.Process().children(recursive=True)) - before
+        self._janitor = subprocess.Popen(
+            [
+                *(sys.executable, "-I", "-S", str(Path(janitor.__file__)), str(self._folder)),
+                *(f"{process.pid}:{janitor.start_of(process.pid)}" for process in new),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
         )
 
     def _set_environment(self) -> None:
@@ -157,6 +186,30 @@ class RaySession:
             logger = logging.getLogger(name)
             self._levels[name] = logger.level
             logger.setLevel(logging.ERROR)
+
+
+def check_address(address: str) -> None:
+    """Refuse an address that no Ray answers at; Ray itself would try for minutes, and print.
+
+    Raises UserError for one that is not `host:port`, ExternalError if nothing listens there.
+    """
+    if address == "auto":
+        return
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or "/" in host:
+        raise UserError(
+            f"a Ray address must be `auto` or `host:port` of its head, but got {address!r}",
+            where="--ray-address",
+            fix="give what `ray start --head` printed, such as 10.0.0.1:6379",
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    except OSError as error:
+        raise ExternalError(
+            f"no Ray answers at {address}: {error.strerror or error}",
+            where="--ray-address",
+            fix="look at `ray status` on the head, or leave the address out to start a local Ray",
+        ) from error
 
 
 def remove_stale_folders(parent: Path = Path("/tmp")) -> None:

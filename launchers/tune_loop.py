@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -51,7 +52,7 @@ class TuneLoop:
         self._nodes = nodes
         self._gpus_per_node = gpus_per_node
         self._parallel = parallel
-        self._settings = settings
+        self._settings = settings.for_driver(os.getpid())
 
     def run(
         self,

@@ -1,6 +1,7 @@
 """Nodes held for a series of executions: the reference's runs, and the verification's pairs."""
 
 import contextlib
+import os
 import time
 from types import TracebackType
 from typing import Any
@@ -34,7 +35,7 @@ class HeldBench:
         """Takes over a lease of `pool`; nothing is started yet."""
         self._pool = pool
         self._lease = lease
-        self._settings = settings.to_text()
+        self._settings = settings.for_driver(os.getpid()).to_text()
         self._holder: Any = None
         self._group: Any = None
         self.nodes: tuple[NodeInfo, ...] = ()

@@ -92,7 +92,7 @@ def command_environment(
         WANDB_MODE="offline",
     )
     variables.update(_devices(request, node))
-    variables.update(_compile_caches(request, node, variables["PATH"]))
+    variables.update(_compile_caches(tree, node, variables["PATH"]))
     variables.update(_rendezvous())
     for name in request.overlay.unset_env:
         variables.pop(name, None)
@@ -108,14 +108,14 @@ def _search_path(path: str) -> str:
     return os.pathsep.join(parts if ours in parts else [*parts, ours])
 
 
-def _compile_caches(request: ExecutionRequest, node: NodeInfo, path: str) -> dict[str, str]:
+def _compile_caches(tree: WorkTree, node: NodeInfo, path: str) -> dict[str, str]:
     """Folders for compiled code, shared between executions of one interpreter and device kind."""
     python = shutil.which("python", path=path) or sys.executable
     identity = (os.path.realpath(python), python, node.gpu_name, platform.machine(), node.hostname)
     key = hashlib.sha256(repr(identity).encode()).hexdigest()[:12]
     folders = {
-        "TORCHINDUCTOR_CACHE_DIR": Path(request.cache_dir) / key / "inductor",
-        "TRITON_CACHE_DIR": Path(request.cache_dir) / key / "triton",
+        "TORCHINDUCTOR_CACHE_DIR": Path(tree.cache_text) / key / "inductor",
+        "TRITON_CACHE_DIR": Path(tree.cache_text) / key / "triton",
     }
     for folder in folders.values():
         folder.mkdir(parents=True, exist_ok=True)

@@ -121,7 +121,12 @@ class _Execution:
 
     def run(self) -> ExecutionResult:
         try:
-            tree = trees.unpack(self.request.snapshot, self.request.overlay, self.receipt)
+            tree = trees.unpack(
+                self.request.snapshot,
+                self.request.overlay,
+                self.receipt,
+                Path(self.request.cache_dir),
+            )
         except UserError as error:
             return self._result(Judged(Outcome.USER_ERROR, error.what))
         except OSError as error:
@@ -202,6 +207,7 @@ class _Execution:
                 grace_s=self.rules.grace_s,
                 timeout_s=self.request.timeout_s + 30.0,  # only if this thread hangs
                 remove=tree.removable,
+                watch=self.rules.watch,
             )
             if self.stopped:
                 supervised.stop()

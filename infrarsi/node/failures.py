@@ -6,7 +6,7 @@ real ones that these patterns were written from.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infrarsi.contract import Outcome
 
@@ -76,10 +76,12 @@ _FRAME = re.compile(r'^\s+File "(?P<path>.+)", line (?P<line>\d+)')
 
 @dataclass(frozen=True)
 class Exceptional:
-    """One traceback of a log: its last line, where in the project it was raised, all its text."""
+    """One traceback of a log: the exception's line, where in the project it was raised, the
+    exception's whole message, and all the text, frames and earlier links of a chain included."""
 
     line: str
     place: str
+    message: str
     text: str
 
     @property
@@ -124,7 +126,7 @@ def tracebacks(log: str, folder: str = "") -> Iterator[Exceptional]:
                 yield pending
             item, at = _one(lines, at, folder)
             if chained and pending is not None and item is not None:
-                item = Exceptional(item.line, item.place, f"{pending.text}\n{item.text}")
+                item = replace(item, text=f"{pending.text}\n{item.text}")
             pending, chained = item or pending, False
             continue
         at += 1
@@ -150,8 +152,8 @@ def _one(lines: list[str], start: int, folder: str) -> tuple[Exceptional | None,
             end = at + 1
             while end < len(lines) and _continues(lines[end]) and end - at < 40:
                 end += 1
-            text = "\n".join(lines[start:end])
-            return Exceptional(line.strip(), place or inner, text), end
+            message, text = ("\n".join(lines[first:end]) for first in (at, start))
+            return Exceptional(line.strip(), place or inner, message, text), end
         at += 1
     return None, at
 

@@ -102,10 +102,10 @@ def _failure(evidence: Evidence) -> Judged | None:
     kind = _kind(evidence, exception)
     if kind is None:
         return _killed(evidence)
-    line = line_naming(exception.text if exception else "", kind)
-    line = line or line_naming(evidence.log, kind) or (exception.line if exception else "")
+    message = exception.message if exception else ""
+    line = line_naming(message, kind) or line_naming(evidence.log, kind) or message
     reason = _cut(line) or kind.sentence
-    if exception is not None and exception.place and line in exception.text:
+    if exception is not None and exception.place and line in message:
         reason += f" ({exception.place})"
     return Judged(kind, reason, _needed(evidence) if kind is Outcome.OOM_GPU else None)
 
@@ -113,7 +113,7 @@ def _failure(evidence: Evidence) -> Judged | None:
 def _kind(evidence: Evidence, exception: Exceptional | None) -> Outcome | None:
     if any(rank.oom for rank in evidence.ranks):
         return Outcome.OOM_GPU
-    kind = kind_of(exception.line) or kind_of(exception.text) if exception is not None else None
+    kind = kind_of(exception.message) or kind_of(exception.text) if exception is not None else None
     if kind is None and (exception is None or exception.is_secondary):
         kind = kind_of(evidence.log)
     if kind is None:

@@ -14,6 +14,8 @@ class Rules:
     `grace_s`: between SIGTERM and SIGKILL. A job that makes no optimizer step for the larger of
     `stall_s` and `stall_factor` step times hangs. `min_steady_steps`: before an early stop.
     `log_bytes`: kept of the output. `keep_sinks`: leave what the job wrote in the receipt.
+    `watch`: a process of this machine whose end also ends the command; the driver of a local Ray,
+    whose workers take up to 5 s to notice.
     """
 
     grace_s: float = 1.0
@@ -22,6 +24,7 @@ class Rules:
     min_steady_steps: int = 8
     log_bytes: int = 50 << 20
     keep_sinks: bool = False
+    watch: int | None = None
 
 
 class Patience:

@@ -1,12 +1,14 @@
 """Run a command so that nothing of its process tree outlives it, whatever dies first.
 
-    supervise.py [--result-fd N] [--grace S] [--timeout S] [--remove PATH]... -- COMMAND...
+    supervise.py [--result-fd N] [--grace S] [--timeout S] [--watch PID] [--remove PATH]... --
+        COMMAND...
 
 A stand-alone program of the standard library: it is started by path, never imported by the job.
 The owner keeps the write end of this program's stdin: any byte means stop, end-of-file means that
-the owner died. Then, on SIGTERM, SIGINT, SIGHUP and after `--timeout`, the command's process group
-gets SIGTERM, and after `--grace` seconds every descendant gets SIGKILL. Descendants that are left
-when the command ends by itself are killed too. `--remove` paths are deleted if the owner died.
+the owner died; so does the end of the process `--watch`. Then, on SIGTERM, SIGINT, SIGHUP and
+after `--timeout`, the command's process group gets SIGTERM, and after `--grace` seconds every
+descendant gets SIGKILL. Descendants that are left when the command ends by itself are killed too.
+`--remove` paths are deleted if the owner died.
 To `--result-fd` go two JSON lines, `started` and `ended` (see `_Guard.run`).
 
 Two processes do it, because Ray kills the direct children and the process group of a worker that
@@ -159,6 +161,7 @@ class _Guard:
         self.signalled: list[int] = []
         self.segments_before = segments()
         self.segments_seen: set[str] = set()
+        self.watched = _handle_of(options.watch) if options.watch else None
         self.wake, wake_write = os.pipe()
         os.set_blocking(self.wake, False)
         os.set_blocking(wake_write, False)
@@ -202,7 +205,7 @@ class _Guard:
         )
 
     def _watch(self) -> str:
-        owner = [0]
+        owner = [0] if self.watched is None else [0, self.watched]
         while True:
             self._reap()
             if self.exit_code is not None:
@@ -218,6 +221,8 @@ class _Guard:
             ready, _, _ = select.select([*owner, self.wake], [], [], wait)
             if self.wake in ready:
                 os.read(self.wake, 4096)
+            if self.watched in ready:
+                return "owner_died"
             if 0 in ready:
                 return "stopped" if os.read(0, 64) else "owner_died"
             if not ready:
@@ -262,6 +267,16 @@ class _Guard:
         return removed, left
 
 
+def _handle_of(pid: int) -> int | None:
+    """Something that is readable once the process has ended; None on kernels before 5.3."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return os.open("/dev/null", os.O_RDONLY)  # it has ended: readable at once
+    except OSError:
+        return None
+
+
 def _front(guard: int, options: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: os.kill(guard, signal.SIGTERM))
@@ -283,6 +298,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--result-fd", type=int)
     parser.add_argument("--grace", type=float, default=1.0)
     parser.add_argument("--timeout", type=float)
+    parser.add_argument("--watch", type=int)
     parser.add_argument("--remove", action="append", default=[])
     options = parser.parse_args(arguments[:split])
     if options.result_fd is not None:

@@ -44,11 +44,17 @@ class Supervised:
         grace_s: float,
         timeout_s: float,
         remove: Sequence[Path] = (),
+        watch: int | None = None,
     ) -> None:
-        """Start it; `remove` are folders that the supervisor deletes if this process dies."""
+        """Start it.
+
+        `remove` are folders that the supervisor deletes if this process dies, or the process
+        `watch`, on whose behalf this one runs.
+        """
         self._events, write_end = os.pipe()
         options = [f"--result-fd={write_end}", f"--grace={grace_s}", f"--timeout={timeout_s}"]
         options += [f"--remove={path}" for path in remove]
+        options += [f"--watch={watch}"] if watch is not None else []
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(PROGRAM), *options, "--", *command],

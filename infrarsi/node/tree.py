@@ -28,13 +28,15 @@ class WorkTree:
     """Where one execution lives on this node.
 
     `folder` is the copy of the project, the command's working directory. `sinks_text` is what
-    stands for SINKS_TOKEN: the path of `sinks`, or of a link to it where that path has characters
-    that a shell or a configuration file would have to quote. `scratch` is the temporary folder.
+    stands for SINKS_TOKEN, `cache_text` the path of the compile caches: each the path itself, or a
+    link to it where the path has characters that a shell, a configuration file or a compiler's
+    command line would have to quote. `scratch` is the temporary folder.
     """
 
     folder: Path
     sinks: Path
     sinks_text: str
+    cache_text: str
     scratch: Path
     links: Mapping[str, str]
 
@@ -48,8 +50,8 @@ class WorkTree:
         return text.replace(SINKS_TOKEN, self.sinks_text)
 
 
-def unpack(snapshot: SnapshotRef, overlay: Overlay, receipt_dir: Path) -> WorkTree:
-    """Make the copy, apply the overlay, make fresh sinks.
+def unpack(snapshot: SnapshotRef, overlay: Overlay, receipt_dir: Path, cache_dir: Path) -> WorkTree:
+    """Make the copy, apply the overlay, make fresh sinks; `cache_dir` is made if need be.
 
     Raises UserError if an overlay path is not inside the project or lies in linked data, and
     ExternalError never: a full disk is an OSError for the caller. Nothing may exist there yet.
@@ -62,7 +64,15 @@ def unpack(snapshot: SnapshotRef, overlay: Overlay, receipt_dir: Path) -> WorkTr
     scratch = Path(tempfile.mkdtemp(prefix="infrarsi-"), "tmp")
     scratch.mkdir()
     links = json.loads((root / "links.json").read_text()) if (root / "links.json").exists() else {}
-    tree = WorkTree(folder, sinks, _plain_path(sinks, scratch), scratch, links)
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    tree = WorkTree(
+        folder,
+        sinks,
+        sinks_text=_plain_path(sinks, scratch.with_name("sinks")),
+        cache_text=_plain_path(cache_dir, scratch.with_name("cache")),
+        scratch=scratch,
+        links=links,
+    )
     try:
         shutil.copytree(root / "tree", folder, symlinks=True, ignore=_NOT_COPIED)
         for name, target in links.items():
@@ -125,11 +135,11 @@ def _stamp(status: os.stat_result) -> Stamp:
     return status.st_size, status.st_mtime_ns
 
 
-def _plain_path(sinks: Path, scratch: Path) -> str:
-    if _SAFE.fullmatch(str(sinks)):
-        return str(sinks)
-    alias = scratch.parent / "sinks"
-    alias.symlink_to(sinks)
+def _plain_path(path: Path, alias: Path) -> str:
+    """The path, or `alias` made a link to it."""
+    if _SAFE.fullmatch(str(path)):
+        return str(path)
+    alias.symlink_to(path)
     return str(alias)
 
 

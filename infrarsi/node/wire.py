@@ -8,7 +8,7 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from infrarsi.contract import ExecutionRequest, ExecutionResult, NodeInfo, Outcome
@@ -32,6 +32,12 @@ class RunnerSettings:
         """The inverse of `to_text`."""
         data = json.loads(text)
         return cls(Rules(**data["rules"]), data["own"])
+
+    def for_driver(self, pid: int) -> "RunnerSettings":
+        """The same with the driver watched, where the runners are on its own machine."""
+        if self.own is None:
+            return self
+        return replace(self, rules=replace(self.rules, watch=pid))
 
 
 def pack_request(request: ExecutionRequest) -> str:

@@ -29,7 +29,7 @@ with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
         interrupts.before_exit(session.remove_folder)
         pool = NodePool()
-        bench = stack.enter_context(HeldBench(pool, pool.lease()))
+        bench = stack.enter_context(HeldBench(pool, pool.lease(), settings=session.settings()))
     else:
         interrupts = stack.enter_context(Interrupts())
         bench = stack.enter_context(LocalBench())
@@ -120,10 +120,7 @@ def test_nothing_of_the_job_and_of_ray_is_left_when_the_driver_ends_at_once(
         driver.send_signal(signal.SIGINT)
         assert driver.wait(5) == 130
     assert left_of([job], GONE_S) == []
-    assert left_of(rays, 10.0) == []
+    assert left_of(rays, GONE_S) == []
     output = driver.communicate()[0]
     assert output == "", "a session prints nothing"
-    from launchers.session import remove_stale_folders
-
-    remove_stale_folders()
     assert not [folder for folder in folders if folder.exists()]

@@ -34,7 +34,7 @@ def session() -> Iterator[RaySession]:
         for name, value in {**SECRETS, "OMP_NUM_THREADS": "3"}.items():
             patch.setenv(name, value)
         with RaySession() as session:
-            _settings.append(RunnerSettings(rules=RULES, own=session.own))
+            _settings.append(session.settings(RULES))
             yield session
 
 

@@ -28,8 +28,9 @@ def made(
     request: ExecutionRequest = REQUEST,
     node: NodeInfo = NODE,
 ) -> dict[str, str]:
-    tree = WorkTree(tmp_path / "w", tmp_path / "s", "/plain/sinks", tmp_path / "t", {})
-    request = replace(request, cache_dir=str(tmp_path / "cache"))
+    tree = WorkTree(
+        tmp_path / "w", tmp_path / "s", "/plain/sinks", str(tmp_path / "cache"), tmp_path / "t", {}
+    )
     return command_environment(base, request, tree, node).variables
 
 
@@ -73,8 +74,8 @@ def test_names_of_settings_are_not_taken_for_secrets(name: str) -> None:
 
 def test_secrets_are_withheld_and_named_unless_the_contract_passes_them(tmp_path: Path) -> None:
     base = {"HF_TOKEN": "hf_0123456789", "WANDB_API_KEY": "w" * 40, "DATA": "/d"}
-    request = replace(REQUEST, env_pass=("HF_TOKEN",), cache_dir=str(tmp_path))
-    tree = WorkTree(tmp_path, tmp_path, "/s", tmp_path, {})
+    request = replace(REQUEST, env_pass=("HF_TOKEN",))
+    tree = WorkTree(tmp_path, tmp_path, "/s", str(tmp_path), tmp_path, {})
     environment = command_environment(base, request, tree, NODE)
     assert environment.withheld == ("WANDB_API_KEY",)
     assert environment.variables["HF_TOKEN"] == "hf_0123456789"

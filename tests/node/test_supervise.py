@@ -136,6 +136,14 @@ def test_nothing_is_left_after_sigterm(tree: Running) -> None:
     assert tree.end()["why"] == "stopped"
 
 
+def test_nothing_is_left_when_the_watched_process_ends() -> None:
+    with subprocess.Popen(["sleep", "1000"]) as watched:
+        running = started("echo $$ >&3; exec sleep 1000", f"--watch={watched.pid}", pids=1)
+        watched.kill()
+    assert_gone(running)
+    assert running.end()["why"] == "owner_died"
+
+
 def test_what_had_to_be_killed_is_named() -> None:
     running = started("trap '' TERM; echo $$ >&3; while :; do sleep 1; done", pids=1)
     running.process.terminate()

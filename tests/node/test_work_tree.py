@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,12 @@ import pytest
 from infrarsi.contract import SINKS_TOKEN, Overlay, SnapshotRef
 from infrarsi.errors import UserError
 from infrarsi.node.tree import changed, remove_tree, stamps, unpack
+
+
+@pytest.fixture(autouse=True)
+def _temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
 
 
 @pytest.fixture
@@ -33,7 +40,7 @@ def snapshot(tmp_path: Path) -> SnapshotRef:
 def test_the_copy_has_the_files_with_their_modes_and_links_and_no_bytecode(
     snapshot: SnapshotRef, tmp_path: Path
 ) -> None:
-    tree = unpack(snapshot, Overlay("true"), tmp_path / "receipt")
+    tree = unpack(snapshot, Overlay("true"), tmp_path / "receipt", tmp_path / "cache")
     assert tree.folder == tmp_path / "receipt" / "work" / "my job"
     assert os.access(tree.folder / "train.sh", os.X_OK)
     assert (tree.folder / "data" / "set" / "big.bin").read_bytes() == b"0" * 100
@@ -49,7 +56,7 @@ def test_the_overlay_writes_removes_and_names_the_sinks(
         files={"train.sh": f"save {SINKS_TOKEN}/out\n", "new/module.py": "x = 1\n"},
         remove=("old_out", "latest", "not there"),
     )
-    tree = unpack(snapshot, overlay, tmp_path / "receipt")
+    tree = unpack(snapshot, overlay, tmp_path / "receipt", tmp_path / "cache")
     assert (tree.folder / "train.sh").read_text() == f"save {tree.sinks_text}/out\n"
     assert os.access(tree.folder / "train.sh", os.X_OK), "the mode of a rewritten file is kept"
     assert (tree.folder / "new" / "module.py").read_text() == "x = 1\n"
@@ -65,11 +72,12 @@ def test_the_overlay_writes_removes_and_names_the_sinks(
 def test_the_text_for_the_sinks_needs_no_quoting(
     snapshot: SnapshotRef, tmp_path: Path, receipt: str
 ) -> None:
-    tree = unpack(snapshot, Overlay("true"), tmp_path / receipt)
+    tree = unpack(snapshot, Overlay("true"), tmp_path / receipt, tmp_path / "cache")
     assert not set(tree.sinks_text) & set(" '\"$;\\é")
     assert Path(tree.sinks_text).resolve() == (tmp_path / receipt / "sinks").resolve()
-    for path in tree.removable:
-        remove_tree(path)
+    nasty = unpack(snapshot, Overlay("true"), tmp_path / "other", tmp_path / f"cache {receipt}")
+    assert " " not in nasty.cache_text
+    assert Path(nasty.cache_text).resolve() == (tmp_path / f"cache {receipt}").resolve()
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../outside.py", "conf/../../x", ""])
@@ -77,7 +85,9 @@ def test_an_overlay_path_outside_the_project_is_refused(
     snapshot: SnapshotRef, tmp_path: Path, path: str
 ) -> None:
     with pytest.raises(UserError, match="must lie inside the project"):
-        unpack(snapshot, Overlay("true", files={path: "x"}), tmp_path / "receipt")
+        unpack(
+            snapshot, Overlay("true", files={path: "x"}), tmp_path / "receipt", tmp_path / "cache"
+        )
     assert not (tmp_path / "receipt" / "work").exists(), "nothing is left of a refused copy"
 
 
@@ -93,14 +103,14 @@ def test_linked_data_cannot_be_changed_through_the_overlay(
     snapshot: SnapshotRef, tmp_path: Path, overlay: Overlay
 ) -> None:
     with pytest.raises(UserError, match="lies in linked data"):
-        unpack(snapshot, overlay, tmp_path / "receipt")
+        unpack(snapshot, overlay, tmp_path / "receipt", tmp_path / "cache")
     assert (tmp_path / "data folder" / "big.bin").read_bytes() == b"0" * 100
 
 
 def test_removing_the_copy_leaves_linked_data_and_takes_read_only_folders(
     snapshot: SnapshotRef, tmp_path: Path
 ) -> None:
-    tree = unpack(snapshot, Overlay("true"), tmp_path / "receipt")
+    tree = unpack(snapshot, Overlay("true"), tmp_path / "receipt", tmp_path / "cache")
     (tree.folder / "conf").chmod(0o500)
     for path in tree.removable:
         remove_tree(path)
@@ -110,7 +120,7 @@ def test_removing_the_copy_leaves_linked_data_and_takes_read_only_folders(
 
 
 def test_any_change_of_linked_data_is_seen(snapshot: SnapshotRef, tmp_path: Path) -> None:
-    tree = unpack(snapshot, Overlay("true"), tmp_path / "receipt")
+    tree = unpack(snapshot, Overlay("true"), tmp_path / "receipt", tmp_path / "cache")
     before = stamps(tree.links)
     assert changed(before, stamps(tree.links)) == ()
     (tmp_path / "data folder" / "big.bin").write_bytes(b"1" * 100)
