@@ -237,7 +237,7 @@ def test_the_same_computation_passes(recording: Recording, path: str, old: str, 
         pytest.param("model.py", "self.up = nn.Linear(config[\"width\"], 32)",
                      "self.up = nn.Linear(config[\"width\"], 32, bias=False)", "parameters are",
                      id="parameter gone"),
-        pytest.param("model.py", "nn.Dropout(0.5)", "nn.Dropout(0.3)", "dropout", id="less dropout"),
+        pytest.param("model.py", "nn.Dropout(0.5)", "nn.Dropout(0.3)", "dropout", id="less"),
         pytest.param("model.py", "self.drop(self.down(", "(self.down(", "dropout", id="dropout"),
         pytest.param(
             "model.py",
@@ -276,7 +276,7 @@ def test_a_fused_optimizer_is_stepped_on_the_recorded_gradients(recording: Recor
 @pytest.mark.parametrize(
     ("path", "old", "new", "reason"),
     [
-        pytest.param("train.py", "zero_grad()", "zero_grad(True)", f"train.py:{ZEROED}: .* trial alone",
+        pytest.param("train.py", "zero_grad()", "zero_grad(True)", f"train.py:{ZEROED}: .*alone",
                      id="outside"),
         pytest.param("model.py", "class Unused(nn.Module):\n    def forward(self, x):\n",
                      "class Unused(nn.Module):\n    def forward(self, x):\n        x = x + 1\n",
@@ -297,10 +297,10 @@ def test_new_code_that_hangs_is_ended(recording: Recording) -> None:
         "model.py",
         "B, T, C = x.shape",
         "B, T, C = x.shape\n        while True: pass",
-        8.0,
+        3.0,
     )
     assert outcome.status is CheckStatus.NOT_POSSIBLE
-    assert "did not end in 8 s" in outcome.reason
+    assert "did not end in 3 s" in outcome.reason
     assert not [
         p for p in psutil.process_iter(["cmdline"]) if "infrarsi-check-" in str(p.info["cmdline"])
     ]

@@ -59,6 +59,7 @@ class Source:
         self._parents = cast(Mapping[cst.CSTNode, cst.CSTNode], wrapper.resolve(ParentNodeProvider))
         self._scopes = cast(Mapping[cst.CSTNode, Scope | None], wrapper.resolve(ScopeProvider))
         self._names = wrapper.resolve(QualifiedNameProvider)
+        self._walks: dict[cst.CSTNode, list[cst.CSTNode]] = {}
         self._bytes = None if text.isascii() else text.encode()
 
     # Places
@@ -107,7 +108,13 @@ class Source:
 
     def nodes(self, kind: type[Node], under: cst.CSTNode | None = None) -> list[Node]:
         """All nodes of a kind at or under a node, in the order of the text."""
-        return [node for node in walk(under or self.module) if isinstance(node, kind)]
+        return [node for node in self._below(under or self.module) if isinstance(node, kind)]
+
+    def _below(self, node: cst.CSTNode) -> list[cst.CSTNode]:
+        """The node and all below it; kept, since a recipe asks for many kinds in one place."""
+        if node not in self._walks:
+            self._walks[node] = list(walk(node))
+        return self._walks[node]
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """The parent, None for the module."""
