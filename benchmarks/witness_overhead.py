@@ -1,6 +1,7 @@
 """What the witness costs a job: fresh processes with and without it, interleaved.
 
     python benchmarks/witness_overhead.py examples/ddp_gpt --pairs 6
+    python benchmarks/witness_overhead.py examples/ddp_gpt --within --steps 300
     python benchmarks/witness_overhead.py --fixed
 
 The first form runs a copy of an example (its `train.sh`, with more steps and a log line every few
@@ -11,7 +12,13 @@ each `step k/n` line as it arrives, in both arms alike, and takes the median tim
 ratio of CPU seconds of the whole process tree is printed too: it counts start-up and every thread,
 but other processes disturb it far less, so on a busy machine it is the sharper of the two.
 
-The second form measures the cost itself rather than a small difference of two large times: a model
+Fresh processes differ by several per cent on a busy machine, with or without a witness. `--within`
+therefore alternates step by step inside one process (one rank): the witness is told that it is
+dead on every second step, so that its hooks only pass calls on. Both the CPU time of the training
+thread and wall time are compared between neighbouring steps, close looks left out as in a timed
+run's median. The cost of passing calls on is not in it (under 0.5 us a module call, see below).
+
+The last form measures the cost itself rather than a small difference of two large times: a model
 so small that a step takes under a millisecond, thousands of steps, CPU time of the training
 thread. It gives microseconds a step and a module call, which divided by a real job's step time
 bound the witness's share of it.
@@ -58,6 +65,33 @@ print("%.9f" % ((time.thread_time() - began) / (steps + 1 - 300)))
 """
 
 
+WITHIN_DRIVER = """
+import gc, math, runpy, statistics, sys, time
+import torch
+recorder = next(o for o in gc.get_objects() if type(o).__name__ == "Recorder")
+times, state = {True: [], False: []}, {"count": 0, "last": None}
+def after(optimizer, args, kwargs):
+    now, last = (time.thread_time(), time.perf_counter()), state["last"]
+    look = recorder.opened and recorder.step.look
+    if last is not None and state["count"] > 6 and not (look and not recorder.dead):
+        spent = (now[0] - last[0], now[1] - last[1])
+        times[recorder.dead].append((state["count"], spent))
+    state["count"] += 1
+    recorder.dead = state["count"] > 4 and state["count"] % 2 == 1
+    state["last"] = (time.thread_time(), time.perf_counter())
+sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(after)
+runpy.run_path("train.py", run_name="__main__")
+off = dict(times[True])
+pairs = [(spent, off[n - 1]) for n, spent in times[False] if n - 1 in off]
+for k, name in enumerate(("CPU time of the thread", "wall time")):
+    logs = [math.log(on[k] / without[k]) for on, without in pairs]
+    mean, half = statistics.fmean(logs), 1.96 * statistics.stdev(logs) / math.sqrt(len(logs))
+    print("%s: %.2f ms a step without, ratio %.4f (%.4f to %.4f), median ratio %.4f, %d pairs" % (
+        name, 1e3 * statistics.median(w[k] for _, w in pairs), math.exp(mean),
+        math.exp(mean - half), math.exp(mean + half), math.exp(statistics.median(logs)), len(logs)))
+"""
+
+
 @dataclass(frozen=True)
 class Run:
     """One run: median seconds a step by the log lines' arrival, CPU seconds of all processes."""
@@ -83,6 +117,12 @@ def prepared(folder: Path, into: Path, steps: int, every: int) -> Path:
 def children_cpu_s() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def environment() -> dict[str, str]:
+    """This process's environment, with this Python's own torchrun first on PATH."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return {**os.environ, "PATH": path}
 
 
 def timed_run(copy: Path, env: dict[str, str], every: int) -> Run:
@@ -112,7 +152,7 @@ def witnessed_run(copy: Path, steps: int, every: int) -> Run:
     with tempfile.TemporaryDirectory() as receipt:
         config = WitnessConfig("5a" * 16, RunKind.TIMED, steps, "job", (str(copy), "/tmp"))
         with Collector(Path(receipt), config) as collector:
-            env = {**os.environ, **collector.environment(os.environ)}
+            env = {**environment(), **collector.environment(os.environ)}
             collector.start_clock()
             run = timed_run(copy, env, every)
             ranks = collector.ranks()
@@ -141,7 +181,7 @@ def compare(folder: Path, pairs: int, steps: int, every: int) -> None:
             arms = {}
             for arm in ("bare", "witness") if pair % 2 == 0 else ("witness", "bare"):
                 if arm == "bare":
-                    arms[arm] = timed_run(copy, dict(os.environ), every)
+                    arms[arm] = timed_run(copy, environment(), every)
                 else:
                     arms[arm] = witnessed_run(copy, steps, every)
             bare, with_it = arms["bare"], arms["witness"]
@@ -155,6 +195,21 @@ def compare(folder: Path, pairs: int, steps: int, every: int) -> None:
     for name, logs in (("step time", step_logs), ("CPU time of the run", cpu_logs)):
         ratio, low, high = interval(logs)
         print(f"{name}: ratio {ratio:.4f}, 95 % interval {low:.4f} to {high:.4f}")
+
+
+def within(folder: Path, steps: int) -> None:
+    """Print what neighbouring steps with and without the witness take in one process."""
+    with tempfile.TemporaryDirectory(prefix="overhead") as temp:
+        copy = prepared(folder, Path(temp), steps, 10 * steps)
+        (copy / "driver.py").write_text(WITHIN_DRIVER)
+        (copy / "train.sh").write_text(
+            (copy / "train.sh").read_text().replace("train.py", "driver.py")
+        )
+        config = WitnessConfig("5a" * 16, RunKind.TIMED, steps, "job", (temp, "/tmp"))
+        with Collector(Path(temp), config) as collector:
+            env = {**environment(), **collector.environment(os.environ), "NPROC": "1"}
+            collector.start_clock()
+            subprocess.run(["bash", "train.sh"], cwd=copy, env=env, check=True)
 
 
 def fixed_step_s(depth: int, witness: bool) -> float:
@@ -198,11 +253,14 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=6)
     parser.add_argument("--steps", type=int, default=96)
     parser.add_argument("--every", type=int, default=4, help="steps between two log lines")
+    parser.add_argument("--within", action="store_true", help="alternate inside one process")
     parser.add_argument("--fixed", action="store_true", help="the cost of a step and a module call")
     args = parser.parse_args()
     if args.fixed:
         fixed(args.pairs)
-    if args.folder is not None:
+    if args.folder is not None and args.within:
+        within(args.folder, args.steps)
+    elif args.folder is not None:
         compare(args.folder, args.pairs, args.steps, args.every)
 
 
