@@ -41,3 +41,28 @@ def test_nothing_waits_for_the_device_and_its_values_arrive(watch, kind):
     assert all(bool(step.weights) == bool(step.digests) == step.close_look for step in rank.steps)
     assert rank.peak_bytes >= peak > 0
     assert rank.head["device"]
+
+
+FORKS = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+model = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+loader = DataLoader(TensorDataset(torch.randn(64, 64)), batch_size=4, num_workers=2)
+for epoch in range(3):  # the second epoch's workers are forked while the record is under way
+    for (x,) in loader:
+        model(x.cuda()).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+print("done")
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["timed", "audit"])
+def test_workers_forked_after_training_began_live(watch, kind):
+    observed = watch(FORKS, steps=48, kind=kind, command=(sys.executable,))
+    assert observed.exit_code == 0, observed.stderr
+    assert observed.stdout == "done\n"
+    assert observed.rank.sealed
+    assert len(observed.rank.steps) == 48

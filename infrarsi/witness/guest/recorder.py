@@ -37,7 +37,12 @@ class Recorder(object):
         self.reset()
 
     def reset(self):
-        """Forget everything: a new process, or a forked child that has not trained yet."""
+        """Forget everything: a new process, or a forked child that has not trained yet.
+
+        What the parent kept on a GPU stays referenced: letting go of an event or of pinned memory
+        in a forked child aborts it, since CUDA cannot be used there (a DataLoader's worker, say).
+        """
+        self.of_parent = dict(self.__dict__)
         self.channel = self.config = None
         self.opened = self.sealed = self.over = self.gone = False
         self.in_backward = self.trains_in_eval = False

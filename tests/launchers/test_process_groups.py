@@ -1,0 +1,57 @@
+"""Signals to the driver's group do not reach what it started in another one."""
+
+import os
+import signal
+import subprocess
+import sys
+
+PROGRAM = """
+import os, signal, subprocess, sys
+from launchers.process_groups import another_process_group
+before = os.getpgrp()
+with another_process_group():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+signal.signal(signal.SIGTERM, lambda *_: None)
+print(before == os.getpgrp(), os.getpgid(child.pid) != before, flush=True)
+input()
+print(child.poll(), flush=True)
+child.stdin.close()
+child.wait()
+"""
+
+
+def test_the_driver_comes_back_and_its_child_stays_out_of_reach() -> None:
+    driver = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=False,
+        process_group=0,
+    )
+    assert driver.stdout is not None
+    assert driver.stdin is not None
+    assert driver.stdout.readline() == "True True\n"
+    os.killpg(driver.pid, signal.SIGTERM)
+    driver.stdin.write("\n")
+    driver.stdin.flush()
+    assert driver.stdout.readline() == "None\n"
+    driver.stdin.close()
+    driver.stdout.close()
+    assert driver.wait() == 0
+
+
+def test_a_session_leader_starts_its_processes_as_before() -> None:
+    program = PROGRAM.replace(
+        "print(before == os.getpgrp(), os.getpgid(child.pid) != before",
+        "print(before == os.getpgrp(), True",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input="\n",
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        check=True,
+    )
+    assert done.stdout == "True True\nNone\n"
