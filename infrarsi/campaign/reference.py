@@ -18,7 +18,7 @@ FULL_PLAN = (
     RunKind.TIMED,
 )
 """Four timed runs give two A/A pairs, enough for a first noise figure; see README."""
-SHORT_PLAN = (RunKind.TIMED, RunKind.AUDIT, RunKind.TIMED)
+SHORT_PLAN = (RunKind.TIMED, RunKind.AUDIT, RunKind.TIMED, RunKind.PERTURBED)
 """With `--no-doctor`: the least that can be judged against."""
 
 
