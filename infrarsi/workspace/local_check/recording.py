@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infrarsi.contract import ExecutionRequest, NodeInfo
+from infrarsi.errors import UserError
 from infrarsi.node.environment import command_environment
 from infrarsi.node.supervised import Supervised
-from infrarsi.node.tree import remove_tree, unpack
+from infrarsi.node.tree import WorkTree, remove_tree, unpack
 from infrarsi.workspace.local_check.outcome import CheckOutcome, not_possible
 
 GUEST = Path(__file__).with_name("guest")
@@ -68,7 +69,12 @@ def record(
     """
     started = time.monotonic()
     _prepare(into, files)
-    tree = unpack(request.snapshot, request.overlay, into / "run")
+    try:
+        cache = Path(request.cache_dir)
+        tree = unpack(request.snapshot, request.overlay, into / "run", cache)
+    except (UserError, OSError) as error:
+        seconds = time.monotonic() - started
+        return not_possible(f"the project could not be laid out: {error}", seconds)
     try:
         variables = dict(command_environment(base, request, tree, node).variables)
         site = str(into / "site")
@@ -78,7 +84,7 @@ def record(
             INFRARSI_RECORD_ROOT=str(tree.folder),
             INFRARSI_RECORD_OUT=str(into / "calls"),
         )
-        why = _run(tree.fill_in(request.overlay.command), tree.folder, variables, timeout_s)
+        why = _run(tree, request.overlay.command, variables, timeout_s)
     finally:
         for path in tree.removable:
             remove_tree(path)
@@ -98,14 +104,15 @@ def _prepare(into: Path, files: Iterable[str]) -> None:
     (into / "calls" / "files.json").write_text(json.dumps(sorted(files)), encoding="utf-8")
 
 
-def _run(command: str, folder: Path, variables: Mapping[str, str], timeout_s: float) -> str:
+def _run(tree: WorkTree, command: str, variables: Mapping[str, str], timeout_s: float) -> str:
     """Run the command to its end; says why nothing may have been recorded."""
     supervised = Supervised(
-        ["bash", "-c", command],
-        folder=folder,
+        ["bash", "-c", tree.fill_in(command)],
+        folder=tree.folder,
         environment=variables,
         grace_s=2.0,
         timeout_s=timeout_s,
+        remove=tree.removable,
     )
     drain = subprocess.Popen(
         [
