@@ -6,20 +6,26 @@ The names are loaded when they are used, since the suites import pytest.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from infrarsi.testing.launcher_suite import LauncherSuite
+    from infrarsi.testing.launcher_suite import Lab, LauncherSuite
     from infrarsi.testing.searcher_suite import SearcherSuite
 
-__all__ = ["LauncherSuite", "SearcherSuite"]
-_HOMES = {"LauncherSuite": "launcher_suite", "SearcherSuite": "searcher_suite"}
+__all__ = ["Lab", "LauncherSuite", "SearcherSuite"]
+_HOMES = {
+    "Lab": "launcher_suite",
+    "LauncherSuite": "launcher_suite",
+    "SearcherSuite": "searcher_suite",
+}
 
 
 def __getattr__(name: str) -> Any:
     import importlib
+    import sys
 
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import pytest
 
     home = f"{__name__}.{_HOMES[name]}"
-    pytest.register_assert_rewrite(home)  # so that a failure shows the values
+    if home not in sys.modules:
+        pytest.register_assert_rewrite(home)  # so that a failure shows the values
     return getattr(importlib.import_module(home), name)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infrarsi.testing.launcher_suite import Lab
+from infrarsi.testing import Lab
 
 GONE_S = 2.0
 _DRIVER = """\
@@ -100,7 +100,7 @@ def test_the_second_signal_ends_at_once_and_nothing_is_left(lab: Lab, number: in
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("how", ["second signal", "killed"])
+@pytest.mark.parametrize("how", [pytest.param("second signal", marks=pytest.mark.slow), "killed"])
 def test_nothing_of_the_job_and_of_ray_is_left_when_the_driver_ends_at_once(
     lab: Lab, how: str
 ) -> None:

@@ -16,8 +16,8 @@ from infrarsi.contract import ExecutionRequest, ExecutionResult, Outcome
 from infrarsi.errors import ExternalError
 from infrarsi.node.wire import RunnerSettings
 from infrarsi.ports import Bench, Progress
-from infrarsi.testing import LauncherSuite
-from infrarsi.testing.launcher_suite import RULES, SECRETS, Lab, is_gone
+from infrarsi.testing import Lab, LauncherSuite
+from infrarsi.testing.launcher_suite import RULES, SECRETS, is_gone
 from launchers import HeldBench, NodePool, RaySession, TuneLoop
 
 pytestmark = [

@@ -7,7 +7,7 @@ import pytest
 
 from infrarsi.contract import Outcome
 from infrarsi.node.local_bench import LocalBench
-from infrarsi.testing.launcher_suite import Lab
+from infrarsi.testing import Lab
 
 _COMPILED = """\
 import torch
