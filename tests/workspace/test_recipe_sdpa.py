@@ -554,6 +554,24 @@ LOOK_ALIKES = [
     ("log-softmax", "F.softmax", "F.log_softmax", "no softmax attention"),
     ("sparse", SOFTMAX, "        att = sparsemax(att, dim=-1)\n", "no softmax attention"),
     ("gated-values", PRODUCT, "        y = (att * self.gate) @ v\n", "not just multiplied"),
+    (
+        "query-scaled-in-place",
+        "        att = q @ k.transpose(-2, -1) / math.sqrt(self.head_dim)\n",
+        "        q *= self.head_dim ** -0.5\n        att = q @ k.transpose(-2, -1)\n",
+        "in place",
+    ),
+    (
+        "mask-edited",
+        "    def forward",
+        "    def narrow(self):\n        self.mask[0, 0, :8] = 0\n\n    def forward",
+        "not proven to be causal",
+    ),
+    (
+        "mask-zeroed",
+        "    def forward",
+        "    def narrow(self):\n        nn.init.zeros_(self.mask)\n\n    def forward",
+        "not proven to be causal",
+    ),
     ("query-changed", MASK, MASK + "        q = F.relu(q)\n", "`q` is changed in between"),
     (
         "longer-keys",
