@@ -1,5 +1,6 @@
 """A history of trials as what the models learn from."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -88,7 +89,7 @@ def read_evidence(
         ),
         good=np.array([t.outcome is Outcome.OK for t, _ in timed], dtype=bool),
         memory=memory,
-        judged=tuple(_judged(known, unseen)),
+        judged=tuple(_judged(coding, known, unseen)),
         cost=cost,
         one_off_s=tuple((c, t.one_off_s) for t, c in timed if t.one_off_s is not None),
         pending=_stack(coding, pending),
@@ -153,13 +154,26 @@ def _memory(coding: Coding, known: Sequence[tuple[Trial, Codes]]) -> tuple[Memor
     )
 
 
-def _judged(known: Sequence[tuple[Trial, Codes]], unseen: set[int]) -> list[JudgedTrial]:
+def _judged(
+    coding: Coding, known: Sequence[tuple[Trial, Codes]], unseen: set[int]
+) -> list[JudgedTrial]:
     judged = []
     for position, (trial, codes) in enumerate(known):
         if trial.outcome in (Outcome.OOM_GPU, Outcome.OOM_HOST) and position not in unseen:
             continue
-        if trial.outcome in (Outcome.OK, Outcome.STOPPED):
-            judged.append(JudgedTrial(codes, trial.same_job is False, ACCIDENT_OTHER))
+        if trial.outcome not in (Outcome.OK, Outcome.STOPPED):
+            failed, accident = True, ACCIDENT.get(trial.outcome, ACCIDENT_OTHER)
         else:
-            judged.append(JudgedTrial(codes, True, ACCIDENT.get(trial.outcome, ACCIDENT_OTHER)))
+            failed, accident = trial.same_job is False, ACCIDENT_OTHER
+        named = _named(coding, codes, trial.reason) if failed else frozenset()
+        judged.append(JudgedTrial(codes, failed, accident, named))
     return judged
+
+
+def _named(coding: Coding, codes: Codes, reason: str) -> frozenset[int]:
+    """The dimensions off their reference whose fault signs the text of a failure matches."""
+    return frozenset(
+        int(i)
+        for i in np.flatnonzero(codes != coding.reference)
+        if any(re.search(s, reason, re.IGNORECASE) for s in coding.dimensions[i].fault_signs)
+    )

@@ -1,9 +1,11 @@
-"""Which settings, alone or in pairs, make a trial fail: noisy-or diagnosis by belief propagation.
+"""Which settings make a trial fail: noisy-or diagnosis over everything that may be at fault.
 
-Each non-reference value, and each pair of them, is bad with a small prior probability; a trial
-with something bad in it fails, and otherwise fails only by accident. A trial that ran clears
-everything in it. A failed one makes what is left in it suspect, all the more the fewer those are;
-several failed trials point at what they share. Out-of-memory trials belong to the memory model.
+Suspects are each value that is not the reference's, each dimension of several such values (being
+off its reference at all), and each pair of values. Each is bad with a small prior probability; a
+trial with something bad in it fails, and otherwise fails only by accident. A trial that ran clears
+everything in it. A failed one makes what is left in it suspect, all the more the fewer those are
+and where its text names a setting; several point at what they share. Out-of-memory trials belong
+to the memory model.
 """
 
 from collections.abc import Sequence
@@ -13,41 +15,76 @@ from itertools import combinations
 import numpy as np
 
 from infrarsi.contract import DimensionKind
+from searchers.diagnosis import Case, Explanation, explanations
 from searchers.features import Codes, Coding, Floats
 
 # Prior probabilities of being bad: chosen by judgement, code patches riskier than flags.
 VALUE_PRIOR = {DimensionKind.KNOB: 0.02, DimensionKind.RECIPE: 0.04}
+DIMENSION_SHARE = 0.7  # of a value's prior, where it lies with leaving the reference at all
 PAIR_PRIOR = 0.003
 CLEARED = 0.005  # what is left of a suspicion after a trial ran with it
 MAX_SUSPECT_PAIRS = 400
-NUM_PASSES = 8
-
-Suspect = tuple[int, ...]  # one or two indices into `Coding.settings`
+# How often a text that names a setting comes of something else, against of that setting.
+NAMED_WRONGLY = 0.05
+NAMED_BY_ACCIDENT = 0.2
 
 
 @dataclass(frozen=True)
 class JudgedTrial:
-    """`accident` is the probability that such a failure has nothing to do with the settings."""
+    """`accident` is the probability that such a failure has nothing to do with the settings.
+
+    `named` are the dimensions, among those changed, that the failure's own text points at.
+    """
 
     codes: Codes
     failed: bool
     accident: float = 0.01
+    named: frozenset[int] = frozenset()
 
 
 class FailurePosterior:
-    """Belief on what is bad: `value_bad` (V,), `pair_bad` (V, V) symmetric with zero diagonal."""
+    """Belief on what is bad.
 
-    def __init__(self, coding: Coding, value_bad: Floats, pair_bad: Floats) -> None:
-        self._coding = coding
-        self.value_bad = value_bad
-        self.pair_bad = pair_bad
+    Before the failures: `value_prior` (V,), `dimension_prior` (d,) and `pair_prior` (V, V),
+    symmetric with zero diagonal. The explanations of the failures come on top.
+    """
+
+    def __init__(self, suspects: "_Suspects", found: list[Explanation], weights: Floats) -> None:
+        self._suspects = suspects
+        self._weights = weights
+        self._used = sorted({s for one in found for s in one})
+        place = {s: i for i, s in enumerate(self._used)}
+        self._holds = np.zeros((len(self._used), len(found)), dtype=np.float32)
+        for column, one in enumerate(found):
+            for suspect in one:
+                self._holds[place[suspect], column] = 1.0
 
     def runs(self, codes: Codes) -> Floats:
         """Probability that each point runs and stays the same job, memory aside, (n,)."""
-        hot = self._coding.one_hot(codes)
-        pairs = np.log1p(-self.pair_bad)
-        log_ok = hot @ np.log1p(-self.value_bad) + 0.5 * ((hot @ pairs) * hot).sum(axis=1)
-        return np.asarray(np.exp(log_ok), dtype=np.float64)
+        suspects = self._suspects
+        hot = suspects.coding.one_hot(codes)
+        pairs = np.log1p(-suspects.pair)
+        log_ok = (
+            hot @ np.log1p(-suspects.value)
+            + suspects.off(codes) @ np.log1p(-suspects.dimension)
+            + 0.5 * ((hot @ pairs) * hot).sum(axis=1)
+        )
+        clear = np.exp(log_ok)
+        if self._used:
+            inside = suspects.members(codes, hot, self._used)
+            clear *= ((inside @ self._holds) == 0.0) @ self._weights
+        return np.asarray(clear, dtype=np.float64)
+
+    @property
+    def blamed(self) -> dict[int, float]:
+        """Probability, by dimension, that it alone (a value of it, or leaving it) is bad."""
+        blame: dict[int, float] = {}
+        held = self._holds.astype(np.float64) @ self._weights
+        for suspect, weight in zip(self._used, held, strict=True):
+            dimension = self._suspects.dimension_of(suspect)
+            if dimension is not None:
+                blame[dimension] = blame.get(dimension, 0.0) + float(weight)
+        return blame
 
 
 class FailureModel:
@@ -55,61 +92,94 @@ class FailureModel:
 
     def __init__(self, coding: Coding) -> None:
         self._coding = coding
-        kinds = [coding.dimensions[i].kind for i, _ in coding.settings]
-        self._value_prior: Floats = np.array([VALUE_PRIOR[k] for k in kinds])
 
     def fit(self, trials: Sequence[JudgedTrial]) -> FailurePosterior:
         """The posterior after these trials; a pure function of them."""
-        num_values = len(self._coding.settings)
-        members = [self._members(t.codes) for t in trials]
-        runs_together: Floats = np.zeros((num_values, num_values))
-        for trial, inside in zip(trials, members, strict=True):
-            if not trial.failed and inside:
-                runs_together[np.ix_(inside, inside)] += 1.0
-        value_bad = self._value_prior * CLEARED ** np.minimum(np.diag(runs_together), 3)
-        pair_bad = PAIR_PRIOR * CLEARED ** np.minimum(runs_together, 3)
-        np.fill_diagonal(pair_bad, 0.0)
-        failed = [
-            (inside, t.accident) for t, inside in zip(trials, members, strict=True) if t.failed
-        ]
-        for suspect, bad in self._diagnose(failed, value_bad, pair_bad).items():
-            if len(suspect) == 1:
-                value_bad[suspect[0]] = bad
+        suspects = _Suspects(self._coding, [t.codes for t in trials if not t.failed])
+        failed = [t for t in trials if t.failed]
+        odds: dict[int, float] = {}
+        cases = []
+        for trial in failed:
+            inside = suspects.inside(trial.codes)
+            odds |= inside
+            explains = {s: suspects.explains(s, trial.named) for s in inside}
+            accident = trial.accident * (NAMED_BY_ACCIDENT if trial.named else 1.0)
+            cases.append(Case(explains, accident))
+        return FailurePosterior(suspects, *explanations(cases, odds))
+
+
+class _Suspects:
+    """All suspects as numbers, and how likely each is bad before the failures are looked at.
+
+    Values come first, then dimensions, then pairs of values (i, j) as V + d + i * V + j.
+    """
+
+    def __init__(self, coding: Coding, ran: Sequence[Codes]) -> None:
+        self.coding = coding
+        self._num_values = len(coding.settings)
+        self._first_pair = self._num_values + len(coding.dimensions)
+        self._dimensions = np.array([i for i, _ in coding.settings], dtype=np.int64)
+        self._shared = np.array([len(d.values) > 2 for d in coding.dimensions], dtype=bool)
+        kinds = [d.kind for d in coding.dimensions]
+        prior = np.array([VALUE_PRIOR[k] for k in kinds])
+        share = np.where(self._shared, DIMENSION_SHARE, 0.0)
+        rows = np.array(ran, dtype=np.int64).reshape(len(ran), len(kinds))
+        hot = coding.one_hot(rows)
+        together = np.minimum(hot.T @ hot, 3.0)
+        times_off = np.minimum(self.off(rows).sum(axis=0), 3.0)
+        self.dimension: Floats = prior * share * CLEARED**times_off
+        of_value = (prior * (1.0 - share))[self._dimensions] if self._num_values else np.zeros(0)
+        self.value: Floats = of_value * CLEARED ** np.diag(together)
+        self.pair: Floats = PAIR_PRIOR * CLEARED**together
+        same = self._dimensions[:, None] == self._dimensions[None, :]
+        self.pair[same] = 0.0
+
+    def off(self, codes: Codes) -> Floats:
+        """Which dimensions are off their reference in each point, (n, d)."""
+        return np.asarray(codes != self.coding.reference, dtype=np.float64)
+
+    def inside(self, codes: Codes) -> dict[int, float]:
+        """The suspects in one point, ascending, with their prior odds."""
+        hot = np.flatnonzero(self.coding.one_hot(codes[None, :])[0]).tolist()
+        found = {i: float(self.value[i]) for i in hot}
+        for i in np.flatnonzero((codes != self.coding.reference) & self._shared).tolist():
+            found[self._num_values + i] = float(self.dimension[i])
+        pairs = sorted(combinations(hot, 2), key=lambda p: -self.pair[p])[:MAX_SUSPECT_PAIRS]
+        for i, j in sorted(pairs):
+            found[self._first_pair + i * self._num_values + j] = float(self.pair[i, j])
+        return {s: p / (1.0 - p) for s, p in found.items()}
+
+    def explains(self, suspect: int, named: frozenset[int]) -> float:
+        """How likely a failure that names these dimensions is, where `suspect` is bad."""
+        if not named or not named.isdisjoint(self._dimensions_of(suspect)):
+            return 1.0
+        return NAMED_WRONGLY
+
+    def dimension_of(self, suspect: int) -> int | None:
+        """The dimension of a value or a dimension; None for a pair."""
+        dimensions = self._dimensions_of(suspect)
+        return dimensions[0] if len(dimensions) == 1 else None
+
+    def _dimensions_of(self, suspect: int) -> list[int]:
+        if suspect < self._num_values:
+            return [int(self._dimensions[suspect])]
+        if suspect < self._first_pair:
+            return [suspect - self._num_values]
+        pair = divmod(suspect - self._first_pair, self._num_values)
+        return [int(self._dimensions[i]) for i in pair]
+
+    def members(
+        self, codes: Codes, hot: Floats, used: Sequence[int]
+    ) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+        """Which of the `used` suspects each point has in it, (n, U)."""
+        columns = np.empty((len(codes), len(used)), dtype=np.float32)
+        for column, suspect in enumerate(used):
+            if suspect < self._num_values:
+                columns[:, column] = hot[:, suspect]
+            elif suspect < self._first_pair:
+                i = suspect - self._num_values
+                columns[:, column] = codes[:, i] != self.coding.reference[i]
             else:
-                pair_bad[suspect[0], suspect[1]] = pair_bad[suspect[1], suspect[0]] = bad
-        limit = 1.0 - 1e-6
-        return FailurePosterior(
-            self._coding, np.minimum(value_bad, limit), np.minimum(pair_bad, limit)
-        )
-
-    def _members(self, codes: Codes) -> list[int]:
-        return [int(i) for i in np.flatnonzero(self._coding.one_hot(codes[None, :])[0])]
-
-    def _diagnose(
-        self, failed: Sequence[tuple[list[int], float]], value_bad: Floats, pair_bad: Floats
-    ) -> dict[Suspect, float]:
-        """Loopy belief propagation between failed trials and the suspects in them."""
-        suspects_of: list[list[Suspect]] = []
-        prior: dict[Suspect, float] = {}
-        for inside, _ in failed:
-            suspects: list[Suspect] = [(i,) for i in inside]
-            pairs = list(combinations(inside, 2))
-            suspects += sorted(pairs, key=lambda p: -pair_bad[p])[:MAX_SUSPECT_PAIRS]
-            suspects_of.append(suspects)
-            for s in suspects:
-                prior[s] = float(value_bad[s[0]] if len(s) == 1 else pair_bad[s])
-        evidence: list[dict[Suspect, float]] = [dict.fromkeys(s, 1.0) for s in suspects_of]
-        odds = {s: p / (1.0 - p) for s, p in prior.items()}
-        belief = dict(odds)
-        for _ in range(NUM_PASSES if failed else 0):
-            for (_, accident), suspects, ratio in zip(failed, suspects_of, evidence, strict=True):
-                without = {s: belief[s] / ratio[s] for s in suspects}  # odds from elsewhere
-                survive = (1.0 - accident) * float(
-                    np.prod([1.0 / (1.0 + o) for o in without.values()])
-                )
-                for s in suspects:
-                    others = survive * (1.0 + without[s])
-                    fresh = 1.0 / max(1.0 - others, 1e-6)
-                    belief[s] = min(without[s] * fresh, 1e9)
-                    ratio[s] = belief[s] / without[s]
-        return {s: o / (1.0 + o) for s, o in belief.items()}
+                left, right = divmod(suspect - self._first_pair, self._num_values)
+                columns[:, column] = hot[:, left] * hot[:, right]
+        return columns

@@ -36,7 +36,11 @@ class Effect:
 
 @dataclass(frozen=True)
 class Dimension:
-    """One searchable setting: `values[i]` has the prior `effects[i]`; the reference's is zero."""
+    """One searchable setting: `values[i]` has the prior `effects[i]`; the reference's is zero.
+
+    `fault_signs`: regular expressions (case does not matter) that the text of a failure matches
+    when this setting is likely to be behind it.
+    """
 
     name: str
     family: str
@@ -44,6 +48,7 @@ class Dimension:
     values: tuple[Scalar, ...]
     reference: Scalar
     effects: tuple[Effect, ...]
+    fault_signs: tuple[str, ...] = ()
 
     def effect(self, value: Scalar) -> Effect:
         """The prior effect of a value."""

@@ -1,6 +1,7 @@
 """The knob families, read from `catalogue.toml` and checked completely on reading."""
 
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from infrarsi.contract import Scalar
 
 Device = Literal["cpu", "gpu"]
 Law = Literal["table", "doubling"]
+Phase = Literal["data", "fwd", "bwd", "opt", "eval", "other"]
+"""Parts of a step, as the witness times them; `data` is waiting for a DataLoader."""
 
 _FILE = Path(__file__).with_name("catalogue.toml")
 _TRUTH = {"1": "true", "yes": "true", "on": "true", "0": "false", "no": "false", "off": "false"}
@@ -65,6 +68,9 @@ class Family:
     every canonical value but `plain`; with the law `doubling` the keys are `doubling` (per doubling
     of the number) and `from_zero`. `recipe_value` is what a code patch of this family sets.
     `devices`: where it does anything. `allow_as`: words of `allow` that permit it beside its name.
+    `phase`: the one part of a step that it can make shorter, where that is so: it cannot gain more
+    than this part takes. `fault_signs`: regular expressions for the text of a failure that is
+    likely to be this family's doing.
     """
 
     name: str
@@ -81,6 +87,8 @@ class Family:
     conflicts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     allow_as: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
+    phase: Phase | None = None
+    fault_signs: tuple[str, ...] = ()
 
     def canonical(self, value: Scalar) -> Scalar:
         """The catalogue's word for a job's value; the value itself where it has none."""
@@ -217,9 +225,22 @@ def _check(family: Family, other_devices: Mapping[str, Any]) -> None:
             _check_prior(prior)
     if family.law == "table" and family.plain not in family.values:
         raise ValueError(f"plain is {family.plain!r}, which is not one of {family.values}")
+    if family.phase is not None and family.phase not in get_args(Phase):
+        raise ValueError(f"phase is {family.phase!r}; known are {get_args(Phase)}")
+    for sign in family.fault_signs:
+        _check_sign(sign)
     for value in family.spelling.values.values():
         if value not in family.values:
             raise ValueError(f"a spelling means {value!r}, which is not one of {family.values}")
+
+
+def _check_sign(sign: str) -> None:
+    try:
+        matches_all = re.search(sign, "") is not None
+    except re.error as error:
+        raise ValueError(f"fault sign {sign!r} is no regular expression: {error}") from error
+    if matches_all:
+        raise ValueError(f"fault sign {sign!r} matches every text")
 
 
 def _check_prior(prior: Prior) -> None:

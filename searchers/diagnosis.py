@@ -1,0 +1,82 @@
+"""Which faults, together, explain a series of failures: the likeliest hitting sets.
+
+An explanation is a set of suspects taken to be bad. Its weight is the product of their prior odds
+and, over the cases, of how well it explains what was seen: by its best suspect there, else by
+accident. Sets are grown case by case and the heaviest kept, so that what only needs one fault
+comes before what needs two (the minimal diagnoses of de Kleer and Williams 1987, by weight).
+Suspects outside an explanation stay as likely as before.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from searchers.features import Floats
+
+MAX_EXPLANATIONS = 128  # chosen by experiment: 64 and 256 gave the same searches
+
+Explanation = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One failure: `explains[s]` is how likely suspect s, being bad, makes one look like this.
+
+    `accident` is the same for nothing being bad. Suspects in ascending order.
+    """
+
+    explains: Mapping[int, float]
+    accident: float
+
+
+def explanations(
+    cases: Sequence[Case], odds: Mapping[int, float]
+) -> tuple[list[Explanation], Floats]:
+    """The likeliest explanations of all cases together and their probabilities, best first.
+
+    `odds` are the prior odds of every suspect of any case. The order of the cases does not matter.
+    """
+    beam: dict[Explanation, float] = {frozenset(): 1.0}
+    for case in sorted(cases, key=lambda c: (len(c.explains), tuple(c.explains.items()))):
+        beam = _grown(beam, case, odds)
+    found = sorted(
+        ((_weight(sets, cases, odds), sorted(sets)) for sets in beam), key=lambda f: (-f[0], f[1])
+    )
+    weights = np.array([weight for weight, _ in found])
+    return [frozenset(sets) for _, sets in found], weights / weights.sum()
+
+
+def _grown(
+    beam: Mapping[Explanation, float], case: Case, odds: Mapping[int, float]
+) -> dict[Explanation, float]:
+    """Each set as it is, and with each suspect that explains the case better; the heaviest."""
+    suspects = list(case.explains)
+    explains = np.array([case.explains[s] for s in suspects])
+    prior = np.array([odds[s] for s in suspects])
+    sets, weights = list(beam), np.array(list(beam.values()))
+    quality = np.array([_quality(one, case) for one in sets])
+    better = explains[None, :] > quality[:, None]
+    scores = np.where(better, weights[:, None] * (prior * explains)[None, :], 0.0)
+    scores = np.hstack([(weights * quality)[:, None], scores])
+    grown: dict[Explanation, float] = {}
+    for flat in np.argsort(-scores, axis=None, kind="stable"):
+        row, column = divmod(int(flat), scores.shape[1])
+        if scores[row, column] <= 0.0 or len(grown) >= MAX_EXPLANATIONS:
+            break
+        one = sets[row] if column == 0 else sets[row] | {suspects[column - 1]}
+        grown.setdefault(one, float(scores[row, column]))
+    return grown
+
+
+def _quality(one: Explanation, case: Case) -> float:
+    return max((case.explains[s] for s in one if s in case.explains), default=case.accident)
+
+
+def _weight(one: Explanation, cases: Sequence[Case], odds: Mapping[int, float]) -> float:
+    weight = 1.0
+    for suspect in sorted(one):
+        weight *= odds[suspect]
+    for case in cases:
+        weight *= _quality(one, case)
+    return weight
