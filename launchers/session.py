@@ -18,6 +18,7 @@ from infrarsi.node.environment import own_values
 from infrarsi.node.patience import Rules
 from infrarsi.node.wire import RunnerSettings
 from launchers import janitor
+from launchers.process_groups import another_process_group
 
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -143,16 +144,17 @@ class RaySession:
         before = set(psutil.Process().children(recursive=True))
         # Socket paths under it must fit into 107 bytes, so it cannot follow TMPDIR.
         self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir="/tmp"))
-        ray.init(
-            address="local",
-            num_cpus=self._num_cpus,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            configure_logging=False,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            _temp_dir=str(self._folder),
-        )
+        with another_process_group():
+            ray.init(
+                address="local",
+                num_cpus=self._num_cpus,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                configure_logging=False,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                _temp_dir=str(self._folder),
+            )
         new = set(psutil.Process().children(recursive=True)) - before
         self._janitor = subprocess.Popen(
             [
