@@ -131,6 +131,11 @@ class RaySession:
         for name, level in self._levels.items():
             logging.getLogger(name).setLevel(level)
 
+    @property
+    def folder(self) -> Path | None:
+        """A folder of this session alone, which goes with it however it ends; None on a cluster."""
+        return self._folder
+
     def remove_folder(self) -> None:
         """Delete the local Ray's temporary folder; for `Interrupts.before_exit`."""
         if self._folder is not None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 from infrarsi.contract import ExecutionRequest, ExecutionResult
@@ -46,7 +47,10 @@ class TuneLoop:
         gpus_per_node: int = 0,
         parallel: int | None = None,
         settings: RunnerSettings = RunnerSettings(),  # noqa: B008  # frozen
+        scratch: Path | None = None,
     ) -> None:
+        """`scratch` holds what Tune writes; the session's own goes with a killed process."""
+        self._scratch = scratch
         self._make_searcher = make_searcher
         self._pool = pool
         self._nodes = nodes
@@ -111,7 +115,7 @@ class TuneLoop:
         from infrarsi.node.trainable import ExecutionTrainable
         from launchers.tune_hooks import FlightCallback, FlightStopper
 
-        folder = tempfile.mkdtemp(prefix="infrarsi-tune-")
+        folder = tempfile.mkdtemp(prefix="infrarsi-tune-", dir=self._scratch)
         resources = tune.PlacementGroupFactory([_HEAD, *leases[0].bundles()], strategy="SPREAD")
         tuner = tune.Tuner(
             tune.with_resources(ExecutionTrainable, resources),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infrarsi.campaign.execution import Desk
-from infrarsi.campaign.parts import Judge, Parts, Prepared
+from infrarsi.campaign.parts import Judge, Parts, Prepared, RecipeReport
 from infrarsi.campaign.reference import FULL_PLAN, SHORT_PLAN, measure_reference
 from infrarsi.campaign.search import SearchSession
 from infrarsi.campaign.verification import Verification
@@ -97,8 +97,11 @@ class Campaign:
     def prepare(self) -> Prepared:
         """Try the recipes and build the space."""
         if self._prepared is None:
-            self._prepared = self._parts.prepare(self._desk.snapshot, self.doctor().facts)
-            if not self.state.space:
+            self.doctor()
+            state = self.state
+            known = [RecipeReport(**recipe) for recipe in state.recipes] if state.space else []
+            self._prepared = self._parts.prepare(self._desk.snapshot, known)
+            if not state.space:
                 self._write_space(self._prepared)
         return self._prepared
 
@@ -140,7 +143,7 @@ class Campaign:
         searcher = self._parts.searcher(prepared.space, judge.facts)
         session = SearchSession(self._desk, judge, prepared.space, searcher, state)
         budget = self._desk.project.search.budget
-        left = max(0, budget.screens - session.screens)
+        left = max(0, min(budget.screens, prepared.space.size() - 1) - session.screens)
         each = judge.facts.command_s
         self._parts.say(
             f"Search: up to {counted(left, 'trial')} of about {duration(each)} each, "

@@ -166,18 +166,19 @@ def _show_nothing(text: str) -> None:
 class Parts:
     """Everything that a campaign calls.
 
-    `bench` holds the nodes for a series; `loop` runs the search; `prepare` tries the recipes and
-    builds the space; `assemble` turns a point into a candidate; `overlay` into what a node needs;
-    `judge` makes the judge from the reference's executions (raises UserError when the reference
-    itself is not sound); `measure` reads one execution; `searcher` makes the strategy; `say`
-    prints one progress line, a milestone or (False) a detail; `status` shows what is happening
-    now, until the next line, where there is a terminal to show it on.
+    `bench` holds the nodes for a series; `loop` runs the search; `prepare` tries the recipes, or
+    takes what an interrupted run found of them, and builds the space; `assemble` turns a point
+    into a candidate; `overlay` into what a node needs; `judge` makes the judge from the
+    reference's executions (raises UserError when the reference itself is not sound); `measure`
+    reads one execution; `searcher` makes the strategy; `say` prints one progress line, a
+    milestone or (False) a detail; `status` shows what is happening now, until the next line,
+    where there is a terminal to show it on.
     """
 
     bench: Callable[[], Bench]
     loop: Callable[[], SearchLoop]
     snapshot: Callable[[], SnapshotRef]
-    prepare: Callable[[SnapshotRef, ReferenceFacts], Prepared]
+    prepare: Callable[[SnapshotRef, Sequence[RecipeReport]], Prepared]
     assemble: Callable[[SnapshotRef, Point], Candidate | Refused]
     overlay: Callable[[SnapshotRef, Candidate], Overlay | Refused]
     judge: Callable[[Sequence[ExecutionResult]], Judge]

@@ -24,6 +24,7 @@ from infrarsi.ports import Bench
 from infrarsi.runs import Pair, RunState
 
 _ALLOWANCE_S = 300.0
+_WIDE = 2.0  # an interval wider than this factor is no figure to show
 
 
 @dataclass(frozen=True)
@@ -247,6 +248,8 @@ def _times(pair: Pair) -> PairTimes:
 def _speedup(standing: Standing) -> str:
     if standing.speedup is None or standing.low is None or standing.high is None:
         return "-"
+    if standing.high > _WIDE * standing.low:
+        return f"about {standing.speedup:.2g}x so far"
     return f"{standing.speedup:.3f}x [{standing.low:.3f}, {standing.high:.3f}]"
 
 

@@ -67,6 +67,7 @@ class Assembly:
             raise
         self.interrupts.before_exit(session.remove_folder)
         self.interrupts.before_exit(_stopped_at_once)
+        self._scratch = session.folder
         self._pool = NodePool()
         self._settings = RunnerSettings(own=session.own)
         self._console.say(f"Ray started in {session.start_s:.1f} s", False)
@@ -101,6 +102,7 @@ class Assembly:
                 gpus_per_node=launch.gpus_per_node,
                 parallel=1,
                 settings=self._settings,
+                scratch=self._scratch,
             )
 
         workbench = Workbench(self._project, self._run, self._console, self.interrupts)

@@ -8,12 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infrarsi.campaign import Interrupts, Prepared, RecipeReport, ReferenceFacts, Refused
+from infrarsi.campaign import Interrupts, Prepared, RecipeReport, Refused
 from infrarsi.cli.console import Console
 from infrarsi.contract import (
     Candidate,
     Constraint,
-    DimensionKind,
     ExecutionRequest,
     Overlay,
     Point,
@@ -47,23 +46,19 @@ class Workbench:
         self._console = console
         self._build = lru_cache(maxsize=None)(self._combined)
 
-    def prepare(self, snapshot: SnapshotRef, facts: ReferenceFacts) -> Prepared:
-        """Try each recipe alone, check it on recorded calls, and build the space."""
+    def prepare(self, snapshot: SnapshotRef, known: Sequence[RecipeReport]) -> Prepared:
+        """Try each recipe alone, check it on recorded calls, and build the space.
+
+        `known` is what an earlier process found of them; then nothing is tried again.
+        """
         from infrarsi.families import dimensions
         from infrarsi.node.inventory import local_node
 
         node = local_node()
         device = "gpu" if node.gpus else "cpu"
-        reports = self._recipe_reports(snapshot)
+        reports = list(known) or self._recipe_reports(snapshot)
         offered = [(r.name, r.family) for r in reports if r.status == "offered"]
         found = dimensions(self._project, offered, "gpu" if device == "gpu" else "cpu")
-        names = {d.name for d in found if d.kind is DimensionKind.RECIPE}
-        reports = [
-            r
-            if r.status != "offered" or r.name in names
-            else RecipeReport(r.name, r.family, r.title, "not_allowed", "`search.patches`", r.notes)
-            for r in reports
-        ]
         space = Space(
             dimensions=found,
             constraints=tuple(Constraint.parse(text) for text in self._project.constraints),
@@ -82,6 +77,9 @@ class Workbench:
         fitting: list[tuple[RecipeReport, Combined]] = []
         for recipe in recipes():
             missing = [name for name in recipe.needs if name not in self._project.allow]
+            if not self._is_asked_for(recipe):
+                reports.append(_report(recipe, "not_allowed", "`search.patches` leaves it out"))
+                continue
             answer = recipe.apply(files)
             if isinstance(answer, Declined):
                 reports.append(_report(recipe, "declined", answer.reason))
@@ -97,6 +95,10 @@ class Workbench:
                     fitting.append((offered, built))
                     reports.append(offered)
         return self._checked(snapshot, files, reports, fitting)
+
+    def _is_asked_for(self, recipe: "Recipe") -> bool:
+        asked = self._project.search.patches
+        return asked == "all" or (asked != "none" and recipe.name in asked)
 
     def _checked(
         self,

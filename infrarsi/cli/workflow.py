@@ -84,7 +84,8 @@ def opened(
 ) -> Iterator[Opened]:
     """A campaign in a new run directory, or in the one to resume; everything closed afterwards.
 
-    The report is written whatever happens, as far as the run got.
+    The report is written whatever happens, as far as the run got; a run that never began leaves no
+    directory.
     """
     project = settled(job, preferences, is_new=resume is None)
     clock = SystemClock()
@@ -104,12 +105,14 @@ def opened(
         try:
             yield from _with_ray(job, project, run, journal, console, clock)
         finally:
-            write_outputs(run, RunState.of(journal.events))
             journal.close()
+            if journal.events:
+                write_outputs(run, RunState.of(journal.events))
             shutil.rmtree(run.path / "cache", ignore_errors=True)
     finally:
         run.unlock()
         console.close()
+        run.remove_if_empty()
 
 
 def _with_ray(
@@ -124,9 +127,10 @@ def _with_ray(
 
     with Assembly(job.root, project, run, console, clock) as assembly:
         campaign = Campaign(project, run, journal, assembly.parts, _witness_key(run))
-        campaign.begin(
-            Start(str(job.root), assembly.tree_digest(), tuple(sys.argv[1:]), __version__)
-        )
+        if not campaign.state.started:
+            campaign.begin(
+                Start(str(job.root), assembly.tree_digest(), tuple(sys.argv[1:]), __version__)
+            )
         try:
             yield Opened(job, run, campaign, console, assembly.interrupts.acknowledge)
         except (Interrupted, KeyboardInterrupt):

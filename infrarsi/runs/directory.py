@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping
@@ -111,6 +112,11 @@ class RunDirectory:
         path = self.path / "receipts" / execution_id
         path.mkdir(parents=True, exist_ok=True)
         return path
+
+    def remove_if_empty(self) -> None:
+        """Remove a run that ended before its first event."""
+        if not self.journal.exists() or self.journal.stat().st_size == 0:
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def free_name(self, execution_id: str) -> str:
         """This id, or with a number behind it if an earlier execution already has its receipt."""

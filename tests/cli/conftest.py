@@ -11,5 +11,8 @@ from spawned import Site
 def site(tmp_path: Path) -> Iterator[Site]:
     """A fresh folder; afterwards nothing of the commands that ran there is left."""
     made = Site(tmp_path)
-    yield made
-    assert made.left() == []
+    try:
+        yield made
+        assert made.left() == []
+    finally:
+        made.close()

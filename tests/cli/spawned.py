@@ -4,6 +4,7 @@ Every process that a command starts inherits a variable with a value of its own,
 leaves is found in the process list whatever its parent or session is.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -53,6 +54,8 @@ class Site:
     extra: dict[str, str] = field(default_factory=dict)
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
     pids: list[int] = field(default_factory=list)
+    _commands: list["Started"] = field(default_factory=list)
+    started: int = -1
 
     def __post_init__(self) -> None:
         self.temporary.mkdir()
@@ -98,11 +101,19 @@ class Site:
             **options,
         )
         self.pids.append(process.pid)
-        return Started(process)
+        self._commands.append(Started(process, self))
+        return self._commands[-1]
 
     def infrarsi(self, *arguments: str) -> Done:
         """Run `infrarsi` with these arguments to its end."""
         return self.start(*arguments).end()
+
+    def close(self) -> None:
+        """End what a failed test left running."""
+        for command in self._commands:
+            command.close()
+        if self.started >= 0:
+            os.close(self.started)
 
     def runs(self) -> list[Path]:
         """The run directories, oldest first."""
@@ -125,6 +136,20 @@ class Site:
             found[name] = (path.read_bytes(), status.st_mode, status.st_mtime_ns)
         return found
 
+    def announce(self) -> None:
+        """Have every execution of the job say that it has started, to `Started.until_job`."""
+        pipe = self.folder / "started"
+        os.mkfifo(pipe)
+        self.started = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+        script = self.job / "train.sh"
+        script.write_text(script.read_text().replace("\nexport ", f"\npwd > {pipe}\nexport ", 1))
+
+    def announced(self) -> bytes:
+        """What executions have announced since the last call, and nothing more to come at once."""
+        with contextlib.suppress(BlockingIOError):
+            return os.read(self.started, 1 << 16)
+        return b""
+
     def left(self) -> list[str]:
         """Everything of the commands that is still there after a few seconds."""
         wanted = f"{MARK}={self.mark}".encode()
@@ -142,7 +167,9 @@ class Site:
 class Started:
     """A command under way; its output is read as it comes."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", site: Site) -> None:
+        self._site = site
+        self._announced = b""
         assert process.stdout is not None
         assert process.stderr is not None
         self.process = process
@@ -154,6 +181,13 @@ class Started:
         """Read on until `pattern` is in what it printed."""
         self._read(lambda: re.search(pattern, self.out) is not None, timeout_s)
         assert re.search(pattern, self.out), f"ended without {pattern!r}:\n{self.out}\n{self.err}"
+        return self
+
+    def until_job(self, execution_id: str, timeout_s: float = 120.0) -> "Started":
+        """Read on until the job of that execution has started; see `Site.announce`."""
+        wanted = f"/receipts/{execution_id}/".encode()
+        self._read(lambda: wanted in self._announced, timeout_s)
+        assert wanted in self._announced, f"ended before:\n{self.out}\n{self.err}"
         return self
 
     def interrupt(self, number: int = signal.SIGINT) -> "Started":
@@ -170,10 +204,17 @@ class Started:
         """Read to the end."""
         self._read(lambda: False, timeout_s)
         code = self.process.wait(timeout_s)
+        self.close()
+        return Done(code, self.out, self.err)
+
+    def close(self) -> None:
+        """Kill the command if it still runs, and close its pipes."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
         for stream in (self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()
-        return Done(code, self.out, self.err)
 
     @property
     def out(self) -> str:
@@ -187,10 +228,15 @@ class Started:
 
     def _read(self, is_enough: Callable[[], bool], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
+        announcing = [self._site.started] if self._site.started >= 0 else []
         while self._open and not is_enough():
-            ready, _, _ = select.select(list(self._open), [], [], deadline - time.monotonic())
+            left_s = max(0.0, deadline - time.monotonic())
+            ready, _, _ = select.select([*self._open, *announcing], [], [], left_s)
             assert ready, f"nothing more within {timeout_s} s:\n{self.out}\n{self.err}"
             for number in ready:
+                if number in announcing:
+                    self._announced += self._site.announced()
+                    continue
                 data = os.read(number, 1 << 16)
                 self.texts[number] += data
                 if not data:
