@@ -14,7 +14,6 @@ from infrarsi.campaign.parts import (
     Searcher,
     Standing,
 )
-from infrarsi.campaign.wording import counted, duration, why_stopped
 
 __all__ = [
     "STOPPED_BY",
@@ -31,7 +30,4 @@ __all__ = [
     "Searcher",
     "Standing",
     "Start",
-    "counted",
-    "duration",
-    "why_stopped",
 ]

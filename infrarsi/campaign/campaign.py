@@ -8,8 +8,8 @@ from infrarsi.campaign.parts import Judge, Parts, Prepared, RecipeReport
 from infrarsi.campaign.reference import FULL_PLAN, SHORT_PLAN, measure_reference
 from infrarsi.campaign.search import SearchSession
 from infrarsi.campaign.verification import Verification
-from infrarsi.campaign.wording import counted, duration, why_stopped
 from infrarsi.contract import Point, Project, RunKind, Trial
+from infrarsi.contract.wording import counted, duration, why_stopped
 from infrarsi.runs import Journal, RunDirectory, RunState
 
 STOPPED_BY = (

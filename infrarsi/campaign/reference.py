@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from infrarsi.campaign.execution import Desk
 from infrarsi.campaign.parts import Judge, Refused
-from infrarsi.campaign.wording import counted, duration, spread, step_time
 from infrarsi.contract import Candidate, ExecutionResult, Outcome, Purpose, RunKind
+from infrarsi.contract.wording import counted, duration, spread, step_time
 from infrarsi.errors import UserError
 from infrarsi.runs import RunState
 

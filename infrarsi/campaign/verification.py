@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 
 from infrarsi.campaign.execution import Desk
 from infrarsi.campaign.parts import Judge, PairTimes, Refused, Standing
-from infrarsi.campaign.wording import counted, duration, spread
 from infrarsi.contract import (
     CHECKS,
     Candidate,
@@ -19,6 +18,7 @@ from infrarsi.contract import (
     Status,
     Verdict,
 )
+from infrarsi.contract.wording import counted, duration, spread
 from infrarsi.errors import Interrupted
 from infrarsi.ports import Bench
 from infrarsi.runs import Pair, RunState

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from infrarsi.campaign import counted
 from infrarsi.cli.console import Console, ask, shown
 from infrarsi.cli.options import HERE
 from infrarsi.cli.workflow import Job
 from infrarsi.contract import Project
 from infrarsi.contract.files import load, write
+from infrarsi.contract.wording import counted
 from infrarsi.errors import Interrupted, UserError
 from infrarsi.runs import RunDirectory, RunState, read
 

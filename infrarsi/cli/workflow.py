@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infrarsi import __version__
-from infrarsi.campaign import Campaign, Start, why_stopped
+from infrarsi.campaign import Campaign, Start
 from infrarsi.cli.console import Console, shown
 from infrarsi.cli.honoured import insist_on_files, insist_on_honoured
 from infrarsi.cli.options import OnInterrupt, Preferences
 from infrarsi.cli.preferences import with_preferences
 from infrarsi.contract import CONTRACT_KEYS, Project
 from infrarsi.contract.files import LoadedProject, dump, load
+from infrarsi.contract.wording import why_stopped
 from infrarsi.errors import Interrupted, UserError
 from infrarsi.runs import DEFAULT_ROOT, Journal, RunDirectory, RunState, read, write_atomically
 

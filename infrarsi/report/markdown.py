@@ -3,6 +3,7 @@
 from typing import Any
 
 from infrarsi.contract import CHECKS, LAYERS, Status, Verdict
+from infrarsi.contract.wording import counted, why_stopped
 from infrarsi.report.tables import gib, seconds, speedup, table
 from infrarsi.runs import RunState, TrialLine, costs_of
 
@@ -27,30 +28,54 @@ def report(state: RunState, *, patch: str = "") -> str:
 def _headline(state: RunState) -> str:
     promoted = state.promoted_id
     if promoted is None:
-        if state.finished is None:
-            return (
-                "**Not finished.** Complete it with `infrarsi finish`; until then nothing is "
-                "recommended."
-            )
-        why = "; ".join(entry["reason"] for entry in state.verified.values())
-        return "**Nothing is recommended; your setup stays as it is.** " + (
-            f"What was verified: {why}." if why else "No trial was faster and the same job."
-        )
+        return _unfinished(state) if state.finished is None else _nothing(state)
     winner = state.verified[promoted]
+    confidence = f"{100 * state.started.get('confidence', 0.95):.0f} %"
     lines = [
-        f"**Verified: {speedup(winner['speedup'])} faster** "
-        f"[{winner['low']:.3f}, {winner['high']:.3f}] at "
-        f"{100 * state.started.get('confidence', 0.95):.0f} % confidence, from "
-        f"{len(state.pairs_of(promoted))} back-to-back pairs against the untouched job.",
+        f"**Verified: {speedup(winner['speedup'])} faster**, between {speedup(winner['low'])} and "
+        f"{speedup(winner['high'])} with {confidence} confidence, from "
+        f"{counted(len(state.pairs_of(promoted)), 'back-to-back pair')} of runs against the "
+        "untouched job.",
     ]
     if winner.get("net_speedup") is not None:
         planned = state.started.get("planned_steps")
-        net = f"Over the planned {planned} steps, one-off costs included: "
+        net = f"Over the planned {planned} optimizer steps, one-off costs included: "
         net += speedup(winner["net_speedup"])
         if winner.get("break_even_step"):
-            net += f"; it breaks even at step {winner['break_even_step']}"
+            net += f"; the change has paid for itself by step {winner['break_even_step']}"
         lines.append(net + ".")
     return "\n".join(lines)
+
+
+def _unfinished(state: RunState) -> str:
+    if not state.reference:
+        return (
+            "**Not finished.** The job as it is has not been measured yet; go on with "
+            "`infrarsi run --resume`."
+        )
+    return (
+        "**Not finished.** Complete it with `infrarsi finish`, or go on searching with "
+        "`infrarsi run --resume`; until then nothing is recommended."
+    )
+
+
+def _nothing(state: RunState) -> str:
+    head = "**Nothing is recommended; your setup stays as it is.** "
+    reasons = [
+        f"{state.candidates[candidate_id].describe()}: {entry['reason']}."
+        for candidate_id, entry in state.verified.items()
+    ]
+    if reasons:
+        return head + "What was verified: " + " ".join(reasons)
+    if state.counted_trials:
+        return head + "No trial was faster and the same job."
+    return head + f"Nothing was tried: {_ended(state)}."
+
+
+def _ended(state: RunState) -> str:
+    if state.stopped_by is None:
+        return "the search has not ended"
+    return why_stopped(state.stopped_by, state.started.get("budget", {}))
 
 
 def _change(state: RunState, patch: str) -> str:
@@ -99,7 +124,8 @@ def _same_job(state: RunState) -> str:
     head = f"## Still the same job: {verdict.passed} of {len(CHECKS)} checks passed"
     left = sum(r.status is Status.NOT_COVERED for r in verdict.results)
     note = (
-        f"\n\n{left} checks are not covered on this job and count for nothing: read why below."
+        f"\n\n{counted(left, 'check')} could not be judged on this job, and so proves nothing; the "
+        "table says why."
         if left
         else ""
     )
@@ -115,9 +141,9 @@ def _reference(state: RunState) -> str:
         ("command", f"`{state.started.get('command')}`"),
         ("optimizer steps of a trial", state.started.get("optimizer_steps")),
         ("step time (median of steady steps)", seconds(facts["step_time_s"])),
-        ("noise between launches", f"{100 * facts['step_log_sd']:.2f} %"),
-        ("smallest gain that can be resolved", f"{100 * facts['resolvable_gain']:.1f} %"),
-        ("start to first steady step", seconds(facts["one_off_s"])),
+        ("difference between runs of the same job", f"{100 * facts['step_log_sd']:.2f} %"),
+        ("smallest gain that pairs can show", f"{100 * facts['resolvable_gain']:.1f} %"),
+        ("from start to first steady step", seconds(facts["one_off_s"])),
         ("peak memory of a rank", gib(facts["peak_bytes"])),
         ("samples per update", facts["samples_per_update"]),
         ("elements per update", elements or None),
@@ -130,9 +156,9 @@ def _trials(state: RunState) -> str:
         return ""
     base = state.reference.get("step_time_s")
     rows = [_trial_row(state, line, base) for line in state.trials]
-    head = f"## What was tried ({state.counted_trials} screens, ended by: {state.stopped_by})"
+    head = f"## What was tried\n\n{counted(state.counted_trials, 'trial')}; {_ended(state)}."
     names = ("#", "change", "outcome", "speed-up*", "peak", "same job", "why tried")
-    note = "\\* single runs of the search, not verified; only the figure at the top is."
+    note = "\\* One run each, not verified: only the figure at the top of this page is."
     return f"{head}\n\n{table(names, rows)}\n\n{note}"
 
 
@@ -168,7 +194,8 @@ def _verification(state: RunState) -> str:
         candidate, entry = state.candidates[candidate_id], state.verified.get(candidate_id)
         if entry is None:
             continue
-        out.append(f"{candidate.describe()}: **{entry['decision']}**, {entry['reason']}")
+        word = "verified" if entry["decision"] == "promote" else "not recommended"
+        out.append(f"**{candidate.describe()}**: {word}; {entry['reason']}.")
         rows = [
             (
                 pair.index + 1,
@@ -188,26 +215,29 @@ def _recipes(state: RunState) -> str:
     if not state.recipes:
         return ""
     rows = [
-        (f"`{r['name']}`", r["status"], r["reason"] or "; ".join(r.get("notes", ())))
+        (f"`{r['name']}`", r["status"].replace("_", " "), r["reason"] or "; ".join(r["notes"]))
         for r in state.recipes
     ]
-    return "## Code recipes\n\n" + table(("recipe", "", "where or why not"), rows)
+    return "## Code recipes\n\n" + table(("recipe", "on this job", "why"), rows)
 
 
 def _cost(state: RunState) -> str:
     costs = costs_of(state)
     device = "GPU" if any(e.nodes and e.nodes[0].get("gpus") for e in state.executions) else "node"
     rows = [
-        ("reference", f"{costs.reference_h:.3f}"),
-        ("search", f"{costs.search_h:.3f}"),
-        ("failed trials", f"{costs.failed_h:.3f}"),
-        ("verification", f"{costs.verification_h:.3f}"),
-        ("**all**", f"**{costs.total_h:.3f}**"),
+        (use, f"{hours:.3f}", seconds(3600 * hours))
+        for use, hours in (
+            ("reference", costs.reference_h),
+            ("search", costs.search_h),
+            ("failed trials", costs.failed_h),
+            ("verification", costs.verification_h),
+            ("all", costs.total_h),
+        )
     ]
     llm = state.started.get("llm", {}).get("backend", "none")
     lines = [
         "## What it cost",
-        table(("use", f"{device}-hours"), rows),
+        table(("use", f"{device}-hours", f"{device} time"), rows),
         f"Wall time {seconds(state.last_t - state.first_t)}; InfraRSI's own time between two "
         f"trials {seconds(costs.overhead_per_trial_s)} (median); language model: {llm}, no tokens.",
     ]
@@ -225,7 +255,7 @@ def _environment(state: RunState) -> str:
     version = state.started.get("version")
     return "\n\n".join(
         (
-            "## Where",
+            "## Where it ran",
             table(("node", "CPUs", "GPU", "GPUs"), rows),
             f"InfraRSI {version}, run `{state.started.get('run_id')}`, project digest "
             f"`{str(state.started.get('snapshot', ''))[:12]}`.",

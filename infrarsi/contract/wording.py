@@ -1,4 +1,4 @@
-"""Figures and reasons as a person reads them."""
+"""Figures and reasons as a person reads them, the same in the terminal and in the report."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,0 +1,72 @@
+"""REPORT.md: what stands at the top, and that every table is one."""
+
+import re
+
+import pytest
+from finished_journal import DIFF, state_at
+
+from infrarsi.report import report
+from infrarsi.runs import RunState
+
+
+def tables(text: str) -> list[list[str]]:
+    """The Markdown tables of a report, as their lines."""
+    blocks = re.sub(r"```.*?```", "", text, flags=re.DOTALL).split("\n\n")
+    return [block.splitlines() for block in blocks if block.startswith("|")]
+
+
+def cells(line: str) -> int:
+    """How many cells a row has: bars that are not escaped, less the outer ones."""
+    return len(re.findall(r"(?<!\\)\|", line)) - 1
+
+
+def test_every_row_has_as_many_cells_as_its_table(at_any_stage: RunState) -> None:
+    text = report(at_any_stage, patch="")
+    for table in tables(text):
+        assert len({cells(line) for line in table}) == 1, table
+    assert "None" not in text
+    assert not re.search(r"[^\x00-\x7f]", text)
+
+
+@pytest.mark.parametrize(
+    ("stage", "words"),
+    [
+        ("begun", "**Not finished.** The job as it is has not been measured yet"),
+        ("measured", "**Not finished.** Complete it with `infrarsi finish`"),
+        ("searched", "**Not finished.** Complete it with `infrarsi finish`"),
+        ("promoted", "**Verified: 2.000x faster**, between 1.900x and 2.100x with 95 % confidence"),
+        ("dropped", "**Nothing is recommended; your setup stays as it is.** What was verified: "),
+    ],
+)
+def test_the_first_sentence_says_what_came_of_it(stage: str, words: str) -> None:
+    title, _, rest = report(state_at(stage)).partition("\n\n")
+    assert title == "# InfraRSI report: job"
+    assert rest.startswith(words)
+
+
+def test_a_speedup_of_a_single_run_is_never_at_the_top() -> None:
+    dropped = report(state_at("dropped"))
+    assert "2.000x" not in dropped.partition("## ")[0]
+    assert "One run each, not verified" in dropped
+
+
+def test_the_change_is_shown_with_what_it_replaces(promoted: RunState) -> None:
+    text = report(promoted, patch=DIFF)
+    assert "| micro_batch | 1 | 4 |" in text
+    assert "- `fused_optimizer`: one kernel for all parameters" in text
+    assert f"```diff\n{DIFF}```" in text
+    assert "write it with `infrarsi apply --write`" in text
+
+
+def test_what_is_not_covered_counts_for_nothing(promoted: RunState) -> None:
+    text = report(promoted)
+    assert "## Still the same job: 15 of 16 checks passed" in text
+    assert "1 check could not be judged on this job, and so proves nothing" in text
+    assert "| L1 | memory_cap | not covered | not judged \\| yet |" in text
+
+
+def test_trials_are_told_with_their_outcome(promoted: RunState) -> None:
+    text = report(promoted)
+    assert "2 trials; the budget of 3 trials is spent." in text
+    assert "oom_host: no memory \\| left" in text
+    assert "patch_failed: it does not apply" in text
