@@ -30,21 +30,25 @@ class Case:
     accident: float
 
 
-def explanations(
-    cases: Sequence[Case], odds: Mapping[int, float]
-) -> tuple[list[Explanation], Floats]:
-    """The likeliest explanations of all cases together and their probabilities, best first.
+def likely_sets(cases: Sequence[Case], odds: Mapping[int, float]) -> list[Explanation]:
+    """The likeliest explanations of all cases together, most likely first.
 
     `odds` are the prior odds of every suspect of any case. The order of the cases does not matter.
     """
     beam: dict[Explanation, float] = {frozenset(): 1.0}
     for case in sorted(cases, key=lambda c: (len(c.explains), tuple(c.explains.items()))):
         beam = _grown(beam, case, odds)
-    found = sorted(
-        ((_weight(sets, cases, odds), sorted(sets)) for sets in beam), key=lambda f: (-f[0], f[1])
-    )
-    weights = np.array([weight for weight, _ in found])
-    return [frozenset(sets) for _, sets in found], weights / weights.sum()
+    return sorted(beam, key=lambda one: (-weight(one, cases, odds), sorted(one)))
+
+
+def weight(one: Explanation, cases: Sequence[Case], odds: Mapping[int, float]) -> float:
+    """Prior odds of a set times how well it explains every case."""
+    product = 1.0
+    for suspect in sorted(one):
+        product *= odds[suspect]
+    for case in cases:
+        product *= _quality(one, case)
+    return product
 
 
 def _grown(
@@ -71,12 +75,3 @@ def _grown(
 
 def _quality(one: Explanation, case: Case) -> float:
     return max((case.explains[s] for s in one if s in case.explains), default=case.accident)
-
-
-def _weight(one: Explanation, cases: Sequence[Case], odds: Mapping[int, float]) -> float:
-    weight = 1.0
-    for suspect in sorted(one):
-        weight *= odds[suspect]
-    for case in cases:
-        weight *= _quality(one, case)
-    return weight

@@ -4,8 +4,12 @@ Suspects are each value that is not the reference's, each dimension of several s
 off its reference at all), and each pair of values. Each is bad with a small prior probability; a
 trial with something bad in it fails, and otherwise fails only by accident. A trial that ran clears
 everything in it. A failed one makes what is left in it suspect, all the more the fewer those are
-and where its text names a setting; several point at what they share. Out-of-memory trials belong
-to the memory model.
+and where its text names a setting; several point at what they share. Jobs differ in how much they
+bear, so each failure also makes everything that never ran a little more suspect. Out-of-memory
+trials belong to the memory model.
+
+Notation: h_s the hazard of suspect s, -log(1 - prior probability); phi the job's fragility, which
+multiplies all hazards; P(s bad) = 1 - exp(-phi h_s), its odds exp(phi h_s) - 1.
 """
 
 from collections.abc import Sequence
@@ -15,13 +19,14 @@ from itertools import combinations
 import numpy as np
 
 from infrarsi.contract import DimensionKind
-from searchers.diagnosis import Case, Explanation, explanations
+from searchers.diagnosis import Case, Explanation, likely_sets, weight
 from searchers.features import Codes, Coding, Floats
 
 # Prior probabilities of being bad: chosen by judgement, code patches riskier than flags.
 VALUE_PRIOR = {DimensionKind.KNOB: 0.02, DimensionKind.RECIPE: 0.04}
 DIMENSION_SHARE = 0.7  # of a value's prior, where it lies with leaving the reference at all
 PAIR_PRIOR = 0.003
+FRAGILITY = {0.5: 0.5, 1.0: 0.3, 5.0: 0.2}  # and how often: chosen by judgement
 CLEARED = 0.005  # what is left of a suspicion after a trial ran with it
 MAX_SUSPECT_PAIRS = 400
 # How often a text that names a setting comes of something else, against of that setting.
@@ -43,10 +48,9 @@ class JudgedTrial:
 
 
 class FailurePosterior:
-    """Belief on what is bad.
+    """Belief on what is bad: `weights[k, f]` is that of explanation k under the f-th fragility.
 
-    Before the failures: `value_prior` (V,), `dimension_prior` (d,) and `pair_prior` (V, V),
-    symmetric with zero diagonal. The explanations of the failures come on top.
+    What an explanation leaves out stays as likely as it was before the failures.
     """
 
     def __init__(self, suspects: "_Suspects", found: list[Explanation], weights: Floats) -> None:
@@ -61,29 +65,26 @@ class FailurePosterior:
 
     def runs(self, codes: Codes) -> Floats:
         """Probability that each point runs and stays the same job, memory aside, (n,)."""
-        suspects = self._suspects
-        hot = suspects.coding.one_hot(codes)
-        pairs = np.log1p(-suspects.pair)
-        log_ok = (
-            hot @ np.log1p(-suspects.value)
-            + suspects.off(codes) @ np.log1p(-suspects.dimension)
-            + 0.5 * ((hot @ pairs) * hot).sum(axis=1)
-        )
-        clear = np.exp(log_ok)
+        hot = self._suspects.coding.one_hot(codes)
+        hazard = self._suspects.hazard_of(codes, hot)
+        total = np.zeros(len(codes))
+        avoids = np.ones((len(codes), self._weights.shape[0]), dtype=np.float32)
         if self._used:
-            inside = suspects.members(codes, hot, self._used)
-            clear *= ((inside @ self._holds) == 0.0) @ self._weights
-        return np.asarray(clear, dtype=np.float64)
+            avoids[(self._suspects.members(codes, hot, self._used) @ self._holds) > 0.0] = 0.0
+        avoided = avoids @ self._weights.astype(np.float32)
+        for column, fragility in enumerate(FRAGILITY):
+            total += avoided[:, column] * np.exp(-fragility * hazard)
+        return total
 
     @property
     def blamed(self) -> dict[int, float]:
         """Probability, by dimension, that it alone (a value of it, or leaving it) is bad."""
         blame: dict[int, float] = {}
-        held = self._holds.astype(np.float64) @ self._weights
-        for suspect, weight in zip(self._used, held, strict=True):
+        held = self._holds.astype(np.float64) @ self._weights.sum(axis=1)
+        for suspect, share in zip(self._used, held, strict=True):
             dimension = self._suspects.dimension_of(suspect)
             if dimension is not None:
-                blame[dimension] = blame.get(dimension, 0.0) + float(weight)
+                blame[dimension] = blame.get(dimension, 0.0) + float(share)
         return blame
 
 
@@ -96,20 +97,32 @@ class FailureModel:
     def fit(self, trials: Sequence[JudgedTrial]) -> FailurePosterior:
         """The posterior after these trials; a pure function of them."""
         suspects = _Suspects(self._coding, [t.codes for t in trials if not t.failed])
-        failed = [t for t in trials if t.failed]
-        odds: dict[int, float] = {}
+        hazards: dict[int, float] = {}
         cases = []
-        for trial in failed:
+        for trial in (t for t in trials if t.failed):
             inside = suspects.inside(trial.codes)
-            odds |= inside
+            hazards |= inside
             explains = {s: suspects.explains(s, trial.named) for s in inside}
             accident = trial.accident * (NAMED_BY_ACCIDENT if trial.named else 1.0)
             cases.append(Case(explains, accident))
-        return FailurePosterior(suspects, *explanations(cases, odds))
+        odds = {f: {s: float(np.expm1(f * h)) for s, h in hazards.items()} for f in FRAGILITY}
+        # The most fragile job keeps most sets of several faults, so its beam serves them all.
+        found = likely_sets(cases, odds[max(FRAGILITY)])
+        seen = suspects.cleared + sum(hazards.values())
+        weights = np.array(
+            [
+                [prior * np.exp(-f * seen) * weight(one, cases, odds[f])
+                 for f, prior in FRAGILITY.items()]
+                for one in found
+            ]
+        )  # fmt: skip
+        return FailurePosterior(suspects, found, weights / weights.sum())
 
 
 class _Suspects:
-    """All suspects as numbers, and how likely each is bad before the failures are looked at.
+    """All suspects as numbers, with their hazards before the failures are looked at.
+
+    `cleared` is how much hazard the trials that ran have taken away.
 
     Values come first, then dimensions, then pairs of values (i, j) as V + d + i * V + j.
     """
@@ -121,25 +134,35 @@ class _Suspects:
         self._dimensions = np.array([i for i, _ in coding.settings], dtype=np.int64)
         self._shared = np.array([len(d.values) > 2 for d in coding.dimensions], dtype=bool)
         kinds = [d.kind for d in coding.dimensions]
-        prior = np.array([VALUE_PRIOR[k] for k in kinds])
+        hazard = -np.log1p(-np.array([VALUE_PRIOR[k] for k in kinds]))
         share = np.where(self._shared, DIMENSION_SHARE, 0.0)
         rows = np.array(ran, dtype=np.int64).reshape(len(ran), len(kinds))
         hot = coding.one_hot(rows)
         together = np.minimum(hot.T @ hot, 3.0)
         times_off = np.minimum(self.off(rows).sum(axis=0), 3.0)
-        self.dimension: Floats = prior * share * CLEARED**times_off
-        of_value = (prior * (1.0 - share))[self._dimensions] if self._num_values else np.zeros(0)
+        of_value = (hazard * (1.0 - share))[self._dimensions]
+        apart = self._dimensions[:, None] != self._dimensions[None, :]
+        of_pair = np.where(apart, -np.log1p(-PAIR_PRIOR), 0.0)
+        self.dimension: Floats = hazard * share * CLEARED**times_off
         self.value: Floats = of_value * CLEARED ** np.diag(together)
-        self.pair: Floats = PAIR_PRIOR * CLEARED**together
-        same = self._dimensions[:, None] == self._dimensions[None, :]
-        self.pair[same] = 0.0
+        self.pair: Floats = of_pair * CLEARED**together
+        self.cleared = float(
+            (hazard * share - self.dimension).sum()
+            + (of_value - self.value).sum()
+            + (of_pair - self.pair).sum() / 2.0
+        )
+
+    def hazard_of(self, codes: Codes, hot: Floats) -> Floats:
+        """The hazard of all that each point has in it, (n,)."""
+        pairs = ((hot @ self.pair) * hot).sum(axis=1)
+        return np.asarray(hot @ self.value + self.off(codes) @ self.dimension + 0.5 * pairs)
 
     def off(self, codes: Codes) -> Floats:
         """Which dimensions are off their reference in each point, (n, d)."""
         return np.asarray(codes != self.coding.reference, dtype=np.float64)
 
     def inside(self, codes: Codes) -> dict[int, float]:
-        """The suspects in one point, ascending, with their prior odds."""
+        """The suspects in one point, ascending, with their hazards."""
         hot = np.flatnonzero(self.coding.one_hot(codes[None, :])[0]).tolist()
         found = {i: float(self.value[i]) for i in hot}
         for i in np.flatnonzero((codes != self.coding.reference) & self._shared).tolist():
@@ -147,7 +170,7 @@ class _Suspects:
         pairs = sorted(combinations(hot, 2), key=lambda p: -self.pair[p])[:MAX_SUSPECT_PAIRS]
         for i, j in sorted(pairs):
             found[self._first_pair + i * self._num_values + j] = float(self.pair[i, j])
-        return {s: p / (1.0 - p) for s, p in found.items()}
+        return found
 
     def explains(self, suspect: int, named: frozenset[int]) -> float:
         """How likely a failure that names these dimensions is, where `suspect` is bad."""

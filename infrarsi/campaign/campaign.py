@@ -97,10 +97,10 @@ class Campaign:
     def prepare(self) -> Prepared:
         """Try the recipes and build the space."""
         if self._prepared is None:
-            self.doctor()
+            facts = self.doctor().facts
             state = self.state
             known = [RecipeReport(**recipe) for recipe in state.recipes] if state.space else []
-            self._prepared = self._parts.prepare(self._desk.snapshot, known)
+            self._prepared = self._parts.prepare(self._desk.snapshot, facts, known)
             if not state.space:
                 self._write_space(self._prepared)
         return self._prepared

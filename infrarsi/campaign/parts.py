@@ -49,7 +49,8 @@ class ReferenceFacts:
 
     `step_log_sd` is the standard deviation of the log step time between launches; `resolvable_gain`
     the smallest gain that `max_pairs` pairs can resolve. `coverage` maps each check to "covered" or
-    to the reason why it is not.
+    to the reason why it is not. `phases_s`: mean seconds of a steady step by phase, on the rank
+    where each is most; `data` is waiting for a DataLoader.
     """
 
     step_time_s: float
@@ -178,7 +179,7 @@ class Parts:
     bench: Callable[[], Bench]
     loop: Callable[[], SearchLoop]
     snapshot: Callable[[], SnapshotRef]
-    prepare: Callable[[SnapshotRef, Sequence[RecipeReport]], Prepared]
+    prepare: Callable[[SnapshotRef, ReferenceFacts, Sequence[RecipeReport]], Prepared]
     assemble: Callable[[SnapshotRef, Point], Candidate | Refused]
     overlay: Callable[[SnapshotRef, Candidate], Overlay | Refused]
     judge: Callable[[Sequence[ExecutionResult]], Judge]

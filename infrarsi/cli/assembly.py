@@ -198,7 +198,7 @@ class ReferenceJudge:
     """The verify room's judgement behind the campaign's `Judge`."""
 
     def __init__(self, project: Project, results: Sequence[ExecutionResult]) -> None:
-        from infrarsi.verify import coverage, promotion_rules, reference_evidence
+        from infrarsi.verify import coverage, phase_times, promotion_rules, reference_evidence
 
         steps = project.workload.optimizer_steps
         self._project = project
@@ -219,6 +219,7 @@ class ReferenceJudge:
             resolvable_gain=rules.resolvable_gain,
             max_pairs=rules.max_pairs,
             coverage=coverage(self._evidence, project),
+            phases_s=phase_times(self._evidence),
         )
 
     def verdict(self, result: ExecutionResult) -> Verdict:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infrarsi.campaign import Interrupts, Prepared, RecipeReport, Refused
+from infrarsi.campaign import Interrupts, Prepared, RecipeReport, ReferenceFacts, Refused
 from infrarsi.cli.console import Console
 from infrarsi.contract import (
     Candidate,
@@ -46,7 +46,9 @@ class Workbench:
         self._console = console
         self._build = lru_cache(maxsize=None)(self._combined)
 
-    def prepare(self, snapshot: SnapshotRef, known: Sequence[RecipeReport]) -> Prepared:
+    def prepare(
+        self, snapshot: SnapshotRef, facts: ReferenceFacts, known: Sequence[RecipeReport]
+    ) -> Prepared:
         """Try each recipe alone, check it on recorded calls, and build the space.
 
         `known` is what an earlier process found of them; then nothing is tried again.
@@ -58,7 +60,10 @@ class Workbench:
         device = "gpu" if node.gpus else "cpu"
         reports = list(known) or self._recipe_reports(snapshot)
         offered = [(r.name, r.family) for r in reports if r.status == "offered"]
-        found = dimensions(self._project, offered, "gpu" if device == "gpu" else "cpu")
+        shares = {name: seconds / facts.step_time_s for name, seconds in facts.phases_s.items()}
+        found = dimensions(
+            self._project, offered, "gpu" if device == "gpu" else "cpu", shares=shares
+        )
         space = Space(
             dimensions=found,
             constraints=tuple(Constraint.parse(text) for text in self._project.constraints),

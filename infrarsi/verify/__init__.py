@@ -3,6 +3,7 @@
 from infrarsi.verify.evidence import Evidence, reference_evidence
 from infrarsi.verify.judgement import coverage, judge
 from infrarsi.verify.measurement import Measurement, measure
+from infrarsi.verify.phases import phase_times
 from infrarsi.verify.promotion import Pair, PairedComparison, Promotion, Rules, promotion_rules
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "coverage",
     "judge",
     "measure",
+    "phase_times",
     "promotion_rules",
     "reference_evidence",
 ]

@@ -296,7 +296,7 @@ class Bed:
             bench=lambda: FakeBench(world),
             loop=lambda: FakeLoop(world),
             snapshot=lambda: SnapshotRef("d", "/snapshot", "job"),
-            prepare=lambda snapshot, known: Prepared(SPACE, ()),
+            prepare=lambda snapshot, facts, known: Prepared(SPACE, ()),
             assemble=lambda snapshot, point: assemble(world, point),
             overlay=lambda snapshot, candidate: Overlay(repr(dict(candidate.settings))),
             judge=lambda results: FakeJudge(world),
