@@ -357,6 +357,18 @@ LOOK_ALIKES = [
         "needs the loss at every step",
     ),
     (
+        "deleted",
+        "            running_loss = 0.0\n",
+        "            del running_loss\n",
+        "deleted elsewhere",
+    ),
+    (
+        "unpacked",
+        "            running_loss = 0.0\n",
+        "            (running_loss, other), *rest = fresh()\n",
+        "assigned elsewhere",
+    ),
+    (
         "parameter",
         "def main(log_every=4):\n    running_loss = 0.0\n",
         "def main(running_loss, log_every=4):\n",

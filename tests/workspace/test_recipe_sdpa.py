@@ -667,3 +667,12 @@ def test_one_fits_and_another_is_left_with_its_reason() -> None:
     assert isinstance(result, Applied)
     assert "att = att + bias" in result.files["model.py"]
     assert any("(left as it is)" in note for note in result.notes)
+
+
+def test_a_chain_that_doubles_with_every_line_ends_in_time() -> None:
+    lines = "\n".join("        a = a * a + a" for _ in range(40))
+    text = HEADER + (
+        "\n\nclass A(nn.Module):\n    def forward(self, q, k, v):\n        a = q @ k.mT\n"
+        f"{lines}\n        return F.softmax(a, dim=-1) @ v\n"
+    )
+    assert isinstance(apply(text), Declined)

@@ -16,7 +16,15 @@ from infrarsi.workspace.recipes.compile_model_search import (
     trained_model,
 )
 from infrarsi.workspace.recipes.host_sync_loop import training_loops
-from infrarsi.workspace.recipes.source import Source, argument, dotted, literal, parse_all, walk
+from infrarsi.workspace.recipes.source import (
+    Source,
+    argument,
+    dotted,
+    literal,
+    parse_all,
+    rewritten,
+    walk,
+)
 
 _FOREIGN = (
     ("torch.jit.", "is scripted or traced"),
@@ -40,6 +48,9 @@ _FOREIGN = (
     ("torch.autograd.functional.", "is differentiated twice"),
 )
 _BREAKS = {"item", "tolist", "numpy", "cpu", "nonzero", "unique", "masked_select", "register_hook"}
+_RANDOM = frozenset(
+    f"torch.{name}" for name in ("rand", "randn", "randint", "rand_like", "randn_like", "bernoulli")
+) | {"torch.multinomial", "torch.randperm", "torch.normal"}
 _HOOK = re.compile(r"register_\w*(forward|backward)\w*hook$")
 
 
@@ -71,7 +82,8 @@ class CompileModel:
         name = f"{found.name}.module" if found.is_wrapped else found.name
         edit = found.source.insert_after(found.statement, f"{name}.compile()")
         note = f"{found.source.where(found.statement)}: `{found.kind}` is compiled in place"
-        return Applied({found.source.path: found.source.edited([edit])}, (note,))
+        text = rewritten(found.source, [edit])
+        return text if isinstance(text, Declined) else Applied({found.source.path: text}, (note,))
 
 
 def _check_job(sources: Sequence[Source]) -> None:
@@ -124,6 +136,11 @@ def _find(sources: Sequence[Source]) -> Made:
 def _check_model(sources: Sequence[Source], found: Made) -> None:
     """Nothing in the forward passes breaks the graph or keeps state at every step."""
     modules = Modules(sources)
+    if found.class_def is not None:
+        for name in ("compile", "__call__", "_call_impl", "__getattr__"):
+            if name in methods(found.class_def):
+                where = found.source.where(found.statement)
+                raise Unfit(f"{where}: `{found.kind}` has its own `{name}`")
     for known in modules.classes.values():
         for source, owner in known:
             for name, method in methods(owner).items():
@@ -159,6 +176,8 @@ def _check_forward(source: Source, owner: cst.ClassDef, method: cst.FunctionDef)
                 raise Unfit(f"{source.where(node)}: {place} breaks the graph by `{attr}()`")
             if name in ("print", "torch.nonzero", "torch.unique", "torch.cuda.synchronize"):
                 raise Unfit(f"{source.where(node)}: {place} breaks the graph by `{name}()`")
+            if name in _RANDOM:
+                raise Unfit(f"{source.where(node)}: {place} draws other numbers when compiled")
             if name.startswith(("random.", "numpy.random.", "time.")):
                 raise Unfit(f"{source.where(node)}: {place} calls `{name}` at every step")
         elif isinstance(node, cst.AssignTarget | cst.AugAssign):

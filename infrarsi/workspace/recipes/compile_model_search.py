@@ -60,6 +60,8 @@ class Modules:
         """The class of a constructor call, None where the call makes no known module."""
         spelled = dotted(call.func)
         known = self.classes.get(spelled.split(".")[-1], [])
+        if spelled.endswith(("Loss", "loss", "Criterion")):
+            return None
         if len(known) == 1:
             return spelled, known[0][1]
         qualified = source.qualified(call.func) or ""

@@ -15,6 +15,7 @@ from infrarsi.workspace.recipes.source import (
     dotted,
     literal,
     parse_all,
+    rewritten,
     walk,
 )
 from infrarsi.workspace.recipes.source_flow import parameter_names
@@ -24,6 +25,17 @@ _CLOCKS = re.compile(
     r"perf_counter|monotonic|process_time|\btime\(|time_ns|elapsed_time|timeit|[Tt]imer|profile"
     r"|now\("
 )
+
+
+_TARGETED = (
+    cst.AssignTarget,
+    cst.AugAssign,
+    cst.AnnAssign,
+    cst.NamedExpr,
+    cst.For,
+    cst.CompFor,
+)
+_OTHER_BINDINGS = (cst.AsName, cst.Del, cst.MatchAs, cst.MatchStar, cst.Param, cst.FunctionDef)
 
 
 @dataclass
@@ -62,8 +74,11 @@ class HostSync:
                 numbers = _Loop(loop, sources)
                 edits += numbers.edits(notes, reasons)
                 edits += _synchronize_edits(sources, loop, notes, reasons)
+            text = rewritten(source, dict.fromkeys(edits))
+            if isinstance(text, Declined):
+                return text
             if edits:
-                changed[source.path] = source.edited(dict.fromkeys(edits))
+                changed[source.path] = text
         if changed:
             return Applied(changed, (*notes, *(f"{reason} (left as it is)" for reason in reasons)))
         return Declined(reasons[0] if reasons else _nothing(sources))
@@ -254,6 +269,8 @@ class _Loop:
             return "is used in a nested function"
         if isinstance(self.source.parent(use), cst.NameItem):
             return "is global"
+        if isinstance(self.source.parent(use), _OTHER_BINDINGS):
+            return "is bound or deleted elsewhere"
         if self._is_target(use):
             return self._write_problem(number, use, statement)
         if statement in number.statements or self._feeds_another(statement):
@@ -290,13 +307,11 @@ class _Loop:
         return None if reads_itself and is_later else "is assigned elsewhere"
 
     def _is_target(self, use: cst.Name) -> bool:
-        holder: cst.CSTNode | None = self.source.parent(use)
-        if isinstance(holder, cst.Element):
-            names = self.source.parent(holder)
-            holder = self.source.parent(names) if names is not None else None
-            return isinstance(holder, cst.AssignTarget | cst.For)
-        targeted = cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.NamedExpr | cst.For
-        return isinstance(holder, targeted) and holder.target is use
+        inner: cst.CSTNode = use
+        holder = self.source.parent(use)
+        while isinstance(holder, cst.Element | cst.StarredElement | cst.Tuple | cst.List):
+            inner, holder = holder, self.source.parent(holder)
+        return isinstance(holder, _TARGETED) and holder.target is inner
 
     def _feeds_another(self, statement: cst.CSTNode) -> bool:
         return any(statement in number.statements for number in self.numbers.values())

@@ -9,7 +9,15 @@ from infrarsi.workspace.recipes.base import Applied, Declined
 from infrarsi.workspace.recipes.sdpa_attention_parts import Unfit, is_softmax, operands_of
 from infrarsi.workspace.recipes.sdpa_attention_scale import ScaleReader
 from infrarsi.workspace.recipes.sdpa_attention_scores import Trace
-from infrarsi.workspace.recipes.source import Edit, Source, dotted, literal, parse_all, walk
+from infrarsi.workspace.recipes.source import (
+    Edit,
+    Source,
+    dotted,
+    literal,
+    parse_all,
+    rewritten,
+    walk,
+)
 from infrarsi.workspace.recipes.source_flow import (
     BindingKind,
     Flow,
@@ -54,8 +62,11 @@ class SdpaAttention:
         reasons: list[str] = []
         for source in sources:
             edits = _edits(sources, source, notes, reasons)
+            text = rewritten(source, edits)
+            if isinstance(text, Declined):
+                return text
             if edits:
-                changed[source.path] = source.edited(edits)
+                changed[source.path] = text
         if changed:
             return Applied(changed, (*notes, *(f"{reason} (left as it is)" for reason in reasons)))
         return Declined(reasons[0] if reasons else _nothing(sources))

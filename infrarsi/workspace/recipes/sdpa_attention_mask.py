@@ -42,6 +42,7 @@ _SAME_VALUES = frozenset(
     ("to", "type_as", "float", "half", "double", "cuda", "cpu", "contiguous", "detach", "clone")
 )
 _SAME_TRUTH = _SAME_VALUES | {"bool", "byte", "int", "long", "type"}
+_MAX_READS = 500  # a chain of products of itself doubles with every line
 _NOT_FLOAT = re.compile(r"bool|byte|int|long")
 
 
@@ -56,9 +57,13 @@ class MaskReader:
         self.source = flow.source
         self.owner = owner
         self.scores = scores  # names that stand for the scores, for ones_like(scores)
+        self.reads = 0
 
     def read(self, node: cst.BaseExpression, at: cst.CSTNode) -> Triangle | None:
         """What the expression at that statement is, None where it is not proven."""
+        self.reads += 1
+        if self.reads > _MAX_READS:
+            return None
         if isinstance(node, cst.Name):
             return self._name(node, at)
         if isinstance(node, cst.Attribute):

@@ -38,6 +38,7 @@ class OperandTrace:
         self.names: set[str] = set()
         self.factors: list[Factor] = []
         self.shapes = ShapeReader(sources, flow, owner)
+        self.reads = 0
         self.mask_ndim = 0
         self.is_causal = False
         self.upcast = False

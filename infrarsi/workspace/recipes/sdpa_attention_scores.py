@@ -236,6 +236,9 @@ class Trace(OperandTrace):
 
     def _is_scores(self, node: cst.BaseExpression, at: cst.CSTNode) -> bool:
         """Whether a product of two tensors is inside: then it is the scores, not a factor."""
+        self.reads += 1
+        if self.reads > 2000:  # a chain of sums of itself doubles with every line
+            raise self.unfit(node, "the scores are computed in too many steps")
         if operands_of(self.source, node) is not None:
             return True
         if isinstance(node, cst.Name):

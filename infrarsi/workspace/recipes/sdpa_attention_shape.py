@@ -20,6 +20,7 @@ from infrarsi.workspace.recipes.source_flow import (
 Shape: TypeAlias = list[cst.BaseExpression | None]
 """One entry a dimension: the expression of its size, None where only its place is known."""
 
+_MAX_READS = 2000  # a chain of products of itself doubles with every line
 _CASTS = {"to", "float", "half", "bfloat16", "double", "type_as", "cuda", "cpu", "type"}
 _SAME_SHAPE = _CASTS | {"contiguous", "clone", "detach", "mul", "div"}
 _KEEPING_MODULES = frozenset(
@@ -38,10 +39,12 @@ class ShapeReader:
         self.flow = flow
         self.source = flow.source
         self.owner = owner
+        self.reads = 0
 
     def read(self, node: cst.BaseExpression, at: cst.CSTNode, depth: int = 0) -> Shape | None:
         """The shape of the expression as seen from a statement."""
-        if depth > 40:
+        self.reads += 1
+        if depth > 40 or self.reads > _MAX_READS:
             return None
         if isinstance(node, cst.Name):
             return self._name(node, at, depth + 1)

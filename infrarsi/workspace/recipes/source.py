@@ -312,6 +312,14 @@ class Source:
         return text
 
 
+def rewritten(source: Source, edits: Iterable[Edit | None]) -> str | Declined:
+    """`Source.edited`, or why the edits do not fit together: a recipe never raises."""
+    try:
+        return source.edited(edits)
+    except (ValueError, cst.ParserSyntaxError):
+        return Declined(f"{source.path}:1: the changed file would not parse, it is left as it is")
+
+
 @lru_cache(maxsize=64)
 def _parse(path: str, text: str) -> Source | Declined:
     try:
