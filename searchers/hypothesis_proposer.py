@@ -24,7 +24,7 @@ NO_GAIN = "no_gain_expected"
 SPACE_EXHAUSTED = "space_exhausted"
 
 MIN_GAIN = 0.002  # of log step time, expected: the least gain that is verified by default
-EVEN_ODDS = 0.5  # points less likely to succeed count less still: a failed trial costs a screen too
+GOOD_ODDS = 0.7  # points less likely to succeed count less still: a failed trial costs a screen too
 COST_POWER = 0.5  # between gain per trial (0) and gain per second (1): both budgets are finite
 MAX_CANDIDATES_TO_VERIFY = 3
 KEEP_GAIN = 0.003  # a setting whose believed gain is smaller is pruned
@@ -98,7 +98,7 @@ class HypothesisProposer:
         """Expected improvement of log net step time, failures counted as none, (n,)."""
         gain, sd = beliefs.gain(codes, incumbent)
         succeeds = beliefs.fits(codes) * beliefs.runs(codes)
-        succeeds = succeeds * np.minimum(succeeds / EVEN_ODDS, 1.0)
+        succeeds = succeeds * np.minimum(succeeds / GOOD_ODDS, 1.0)
         return np.asarray(expected_improvement(gain, sd) * succeeds, dtype=np.float64)
 
     def _is_worth_it(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> bool:
@@ -113,20 +113,24 @@ class HypothesisProposer:
         fits = float(beliefs.fits(row)[0])
         point = self._coding.decode(codes)
         gain, gain_sd = beliefs.gain(row, incumbent)
+        low, high = (_factor(float(gain[0] + s * gain_sd[0])) for s in (-1.0, 1.0))
         why = (
-            f"{self._described(codes, incumbent)}: {100 * float(gain[0]):+.1f} % expected "
-            f"(sd {100 * float(gain_sd[0]):.1f} %), fits with {fits:.2f}, "
-            f"runs with {float(beliefs.runs(row)[0]):.2f}"
+            f"{self._described(codes, incumbent)}; {low} to {high} its speed expected; "
+            f"fits: {fits:.0%}, runs: {float(beliefs.runs(row)[0]):.0%}"
         )
+        avoided = [i for i in beliefs.suspects if codes[i] == self._coding.reference[i]]
+        if avoided:
+            names = ", ".join(self._coding.dimensions[i].name for i in avoided)
+            why += f"; without {names}, suspect of a failure"
         return Proposal(point, why, float(mean[0]), float(sd[0]), fits)
 
     def _described(self, codes: Codes, incumbent: Codes) -> str:
         names = self._coding.dimensions
         changed = [i for i in range(len(names)) if codes[i] != incumbent[i]]
         parts = [
-            f"`{names[i].name}` back to {names[i].reference!r}"
+            f"{names[i].name} back to {names[i].reference}"
             if codes[i] == self._coding.reference[i]
-            else f"`{names[i].name}` {names[i].values[codes[i]]!r}"
+            else f"{names[i].name}={names[i].values[codes[i]]}"
             for i in changed
         ]
         base = "the reference" if np.array_equal(incumbent, self._coding.reference) else "the best"
@@ -153,3 +157,9 @@ class HypothesisProposer:
             if not droppable.any():
                 return current
             current = rows[int(np.argmin(np.where(droppable, lost, np.inf)))]
+
+
+def _factor(log_gain: float) -> str:
+    """A gain of log step time as a speed-up factor, short."""
+    factor = float(np.exp(np.clip(log_gain, -5.0, 5.0)))
+    return f"{factor:.2f}x" if factor < 2.0 else f"{factor:.1f}x"

@@ -190,7 +190,7 @@ class SearchSession:
             return None
         self._flights[flight.execution_id] = flight
         self._desk.parts.status(f"  {self._now(flight)}")
-        self._desk.parts.say(f"  trial {flight.number:2d}    why: {flight.proposal.why}", False)
+        self._desk.parts.say(f"  trial {flight.number:2d}    try {flight.proposal.why}", False)
         timeout_s = min(
             self._desk.project.launch.timeout_s,
             4 * self._judge.facts.command_s + _COMPILE_ALLOWANCE_S,
