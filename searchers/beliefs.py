@@ -12,6 +12,7 @@ from searchers.features import Codes, Coding, Floats
 from searchers.peak_memory import PeakMemoryModel, PeakMemoryPosterior
 from searchers.step_time import LACK_OF_FIT_SD, StepTimeModel, StepTimePosterior, TimedTrials
 
+SUSPECT = 0.4  # probability from which a setting is called suspect
 ONE_OFF_SCALES = (0.05, 20.0)  # how far measured one-off costs may move the prior ones
 
 
@@ -76,6 +77,11 @@ class Beliefs:
         self._measured = self._shrunk_trials()
 
     @property
+    def noise_log_sd(self) -> float:
+        """How far one trial's log step time is from the model's: noise and lack of fit."""
+        return float(np.hypot(LACK_OF_FIT_SD, self._noise))
+
+    @property
     def planned_s(self) -> float:
         """How long the real run takes as it is; infinite where no reference was measured."""
         step_s = self._evidence.cost.step_s
@@ -108,6 +114,13 @@ class Beliefs:
     def runs(self, codes: Codes) -> Floats:
         """Probability of running as the same job, memory aside."""
         return self._failures.runs(codes)
+
+    @property
+    def suspects(self) -> list[int]:
+        """Dimensions believed to have failed a trial by themselves, the likeliest first."""
+        blamed = self._failures.blamed
+        found = [i for i, blame in blamed.items() if blame >= SUSPECT]
+        return sorted(found, key=lambda i: (-blamed[i], i))
 
     def cost(self, codes: Codes) -> Floats:
         """Expected duration of a trial over that of the reference."""
@@ -146,7 +159,7 @@ class Beliefs:
             own = timed.log_ratio[rows[group.ravel() == i]] - offset
             share = LACK_OF_FIT_SD**2 / (LACK_OF_FIT_SD**2 + self._noise**2 / len(own))
             # An outlier says nothing of its point beyond what the model takes from it.
-            limit = 2.0 * float(np.hypot(LACK_OF_FIT_SD, self._noise))
+            limit = 2.0 * self.noise_log_sd
             value = float(mean[i]) + share * float(np.clip(np.median(own) - mean[i], -limit, limit))
             penalty = float(self._penalty(codes[None, :], np.array([value]))[0])
             shrunk.append((value + penalty, codes))

@@ -7,14 +7,13 @@ comes before what needs two (the minimal diagnoses of de Kleer and Williams 1987
 Suspects outside an explanation stay as likely as before.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from searchers.features import Floats
-
-MAX_EXPLANATIONS = 128  # chosen by experiment: 64 and 256 gave the same searches
+MAX_EXPLANATIONS = 256
 
 Explanation = frozenset[int]
 
@@ -30,25 +29,26 @@ class Case:
     accident: float
 
 
-def likely_sets(cases: Sequence[Case], odds: Mapping[int, float]) -> list[Explanation]:
-    """The likeliest explanations of all cases together, most likely first.
+def likely_sets(
+    cases: Sequence[Case], odds: Mapping[int, float]
+) -> list[tuple[Explanation, float]]:
+    """The likeliest explanations of all cases together, each with how well it explains them.
 
     `odds` are the prior odds of every suspect of any case. The order of the cases does not matter.
     """
     beam: dict[Explanation, float] = {frozenset(): 1.0}
-    for case in sorted(cases, key=lambda c: (len(c.explains), tuple(c.explains.items()))):
+    ordered = sorted(cases, key=lambda c: (len(c.explains), tuple(c.explains.items())))
+    for case in ordered:
         beam = _grown(beam, case, odds)
-    return sorted(beam, key=lambda one: (-weight(one, cases, odds), sorted(one)))
+    return [
+        (one, math.prod(_quality(one, case) for case in ordered))
+        for one in sorted(beam, key=sorted)
+    ]
 
 
-def weight(one: Explanation, cases: Sequence[Case], odds: Mapping[int, float]) -> float:
-    """Prior odds of a set times how well it explains every case."""
-    product = 1.0
-    for suspect in sorted(one):
-        product *= odds[suspect]
-    for case in cases:
-        product *= _quality(one, case)
-    return product
+def prior_odds(one: Explanation, odds: Mapping[int, float]) -> float:
+    """The product of the odds of a set's suspects."""
+    return math.prod(odds[suspect] for suspect in sorted(one))
 
 
 def _grown(
@@ -74,4 +74,5 @@ def _grown(
 
 
 def _quality(one: Explanation, case: Case) -> float:
-    return max((case.explains[s] for s in one if s in case.explains), default=case.accident)
+    explains = case.explains
+    return max([explains[s] for s in one if s in explains], default=case.accident)

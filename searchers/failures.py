@@ -19,7 +19,7 @@ from itertools import combinations
 import numpy as np
 
 from infrarsi.contract import DimensionKind
-from searchers.diagnosis import Case, Explanation, likely_sets, weight
+from searchers.diagnosis import Case, Explanation, likely_sets, prior_odds
 from searchers.features import Codes, Coding, Floats
 
 # Prior probabilities of being bad: chosen by judgement, code patches riskier than flags.
@@ -29,6 +29,7 @@ PAIR_PRIOR = 0.003
 FRAGILITY = {0.5: 0.5, 1.0: 0.3, 5.0: 0.2}  # and how often: chosen by judgement
 CLEARED = 0.005  # what is left of a suspicion after a trial ran with it
 MAX_SUSPECT_PAIRS = 400
+KEPT_WEIGHT = 0.995  # of all explanations: the rest is not looked at, for speed
 # How often a text that names a setting comes of something else, against of that setting.
 NAMED_WRONGLY = 0.05
 NAMED_BY_ACCIDENT = 0.2
@@ -67,14 +68,12 @@ class FailurePosterior:
         """Probability that each point runs and stays the same job, memory aside, (n,)."""
         hot = self._suspects.coding.one_hot(codes)
         hazard = self._suspects.hazard_of(codes, hot)
-        total = np.zeros(len(codes))
-        avoids = np.ones((len(codes), self._weights.shape[0]), dtype=np.float32)
-        if self._used:
-            avoids[(self._suspects.members(codes, hot, self._used) @ self._holds) > 0.0] = 0.0
-        avoided = avoids @ self._weights.astype(np.float32)
-        for column, fragility in enumerate(FRAGILITY):
-            total += avoided[:, column] * np.exp(-fragility * hazard)
-        return total
+        clear = np.exp(-np.outer(hazard, list(FRAGILITY)))
+        if not self._used:
+            return np.asarray(clear @ self._weights.sum(axis=0))
+        hits = self._suspects.members(codes, hot, self._used) @ self._holds
+        avoided = np.asarray(hits == 0.0, dtype=np.float32) @ self._weights.astype(np.float32)
+        return np.asarray((clear * avoided).sum(axis=1), dtype=np.float64)
 
     @property
     def blamed(self) -> dict[int, float]:
@@ -111,12 +110,18 @@ class FailureModel:
         seen = suspects.cleared + sum(hazards.values())
         weights = np.array(
             [
-                [prior * np.exp(-f * seen) * weight(one, cases, odds[f])
+                [prior * np.exp(-f * seen) * prior_odds(one, odds[f]) * quality
                  for f, prior in FRAGILITY.items()]
-                for one in found
+                for one, quality in found
             ]
         )  # fmt: skip
-        return FailurePosterior(suspects, found, weights / weights.sum())
+        weights /= weights.sum()
+        order = np.argsort(-weights.sum(axis=1), kind="stable")
+        total = np.cumsum(weights[order].sum(axis=1))
+        kept = order[: int(np.searchsorted(total, KEPT_WEIGHT)) + 1]
+        return FailurePosterior(
+            suspects, [found[int(k)][0] for k in kept], weights[kept] / weights[kept].sum()
+        )
 
 
 class _Suspects:

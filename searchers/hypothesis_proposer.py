@@ -25,6 +25,8 @@ SPACE_EXHAUSTED = "space_exhausted"
 
 MIN_GAIN = 0.002  # of log step time, expected: the least gain that is verified by default
 GOOD_ODDS = 0.7  # points less likely to succeed count less still: a failed trial costs a screen too
+DOUBTFUL_SHARE = 0.3  # of the worth of a point that is expected to lose more than the noise
+NOT_PAYING_SHARE = 1e-6  # of the worth of a point that does not pay: after all that do
 COST_POWER = 0.5  # between gain per trial (0) and gain per second (1): both budgets are finite
 MAX_CANDIDATES_TO_VERIFY = 3
 KEEP_GAIN = 0.003  # a setting whose believed gain is smaller is pruned
@@ -91,21 +93,35 @@ class HypothesisProposer:
         return self._coding.decode(self._pruned(beliefs, best[0]))
 
     def _score(self, beliefs: Beliefs, codes: Codes, incumbent: Codes, power: float) -> Floats:
-        worth = self._worth(beliefs, codes, incumbent)
-        return np.asarray(worth / beliefs.cost(codes) ** power, dtype=np.float64)
+        """What the points are ordered by, (n,): those that pay before those that do not.
 
-    def _worth(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> Floats:
-        """Expected improvement of log net step time, failures counted as none, (n,)."""
+        A point that is expected to be slower than the incumbent can only pay by what it teaches,
+        and what is believed to help seldom turns out to hurt: it has to promise more.
+        """
+        worth, gain = self._worth(beliefs, codes, incumbent)
+        cost = beliefs.cost(codes)
+        share = np.where(gain < -beliefs.noise_log_sd, DOUBTFUL_SHARE, 1.0)
+        share = np.where(self._pays(beliefs, worth, cost), share, NOT_PAYING_SHARE)
+        return np.asarray(share * worth / cost**power, dtype=np.float64)
+
+    def _worth(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> tuple[Floats, Floats]:
+        """Expected improvement of log net step time, failures counted as none; expected gain."""
         gain, sd = beliefs.gain(codes, incumbent)
         succeeds = beliefs.fits(codes) * beliefs.runs(codes)
         succeeds = succeeds * np.minimum(succeeds / GOOD_ODDS, 1.0)
-        return np.asarray(expected_improvement(gain, sd) * succeeds, dtype=np.float64)
+        worth = expected_improvement(gain, sd) * succeeds
+        return np.asarray(worth, dtype=np.float64), gain
+
+    def _pays(
+        self, beliefs: Beliefs, worth: Floats, cost: Floats
+    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Whether a trial saves the planned run at least the time that it takes itself."""
+        least = cost * (beliefs.reference_cost_s / max(beliefs.planned_s, 1e-9))
+        return np.asarray(worth >= np.maximum(least, MIN_GAIN), dtype=np.bool_)
 
     def _is_worth_it(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> bool:
-        worth = float(self._worth(beliefs, codes[None, :], incumbent)[0])
-        saved_s = worth * beliefs.planned_s
-        cost_s = float(beliefs.cost(codes[None, :])[0]) * beliefs.reference_cost_s
-        return worth >= MIN_GAIN and saved_s >= cost_s
+        worth, _ = self._worth(beliefs, codes[None, :], incumbent)
+        return bool(self._pays(beliefs, worth, beliefs.cost(codes[None, :]))[0])
 
     def _proposal(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> Proposal:
         row = codes[None, :]

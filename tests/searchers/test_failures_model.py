@@ -1,5 +1,7 @@
 """The failure model: who is suspect, who is cleared."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from simulated_jobs import simple_space
@@ -66,3 +68,57 @@ def test_the_order_of_trials_does_not_matter() -> None:
         trial("011100", failed=True),
     ]
     assert runs(history, "001000") == pytest.approx(runs(history[::-1], "001000"), abs=0.05)
+
+
+MANY = Coding(simple_space([[Effect()] * 3, [Effect()], [Effect()], [Effect()]]))
+
+
+def runs_of_many(trials: list[JudgedTrial], settings: str) -> float:
+    return float(FailureModel(MANY).fit(trials).runs(np.array([[int(c) for c in settings]]))[0])
+
+
+def test_the_other_values_of_a_failed_setting_are_suspect_too() -> None:
+    failed = [trial("1000", failed=True)]
+    assert runs_of_many(failed, "1000") < runs_of_many(failed, "2000") < 0.6
+    assert runs_of_many(failed, "0100") > 0.9
+
+
+def test_a_value_that_ran_clears_the_setting_but_not_its_other_value() -> None:
+    history = [trial("1000", failed=True), trial("2000", failed=False)]
+    assert runs_of_many(history, "3000") > 0.9
+    assert runs_of_many(history, "1000") < 0.4
+
+
+def test_two_values_of_one_setting_that_failed_beside_others_point_at_it() -> None:
+    history = [trial("1100", failed=True), trial("2010", failed=True)]
+    assert runs_of_many(history, "3000") < 0.4
+    assert runs_of_many(history, "0110") > 0.6
+
+
+def named(settings: str, *dimensions: int) -> JudgedTrial:
+    return replace(trial(settings, failed=True), named=frozenset(dimensions))
+
+
+def test_a_text_that_names_a_setting_draws_the_suspicion_there() -> None:
+    silent, says = [trial("111100", failed=True)], [named("111100", 2)]
+    assert runs(says, "001000") < 0.4 < 0.6 < runs(silent, "001000")
+    assert runs(says, "110100") > 0.7 > 0.5 > runs(silent, "110100")
+
+
+def test_a_text_is_never_certain() -> None:
+    """It names a setting that then runs: the blame goes where it would have gone without it."""
+    history = [named("111100", 2), trial("001000", failed=False)]
+    assert runs(history, "001000") > 0.95
+    assert runs(history, "110100") < 0.7
+
+
+def test_a_text_that_names_two_settings_leaves_the_choice_between_them() -> None:
+    history = [named("111100", 1, 2)]
+    assert runs(history, "010000") == pytest.approx(runs(history, "001000"))
+    assert 0.3 < runs(history, "010000") < 0.7
+
+
+def test_failures_make_what_was_never_tried_more_suspect() -> None:
+    few = [trial("100000", failed=True)]
+    many = [trial(s, failed=True) for s in ("100000", "010000", "001000")]
+    assert runs(many, "000100") < runs(few, "000100") < runs([], "000100")
