@@ -1,5 +1,6 @@
 """The catalogue that ships is whole, and a wrong one is refused on reading."""
 
+import re
 from typing import get_args
 
 import pytest
@@ -167,3 +168,45 @@ def test_two_families_cannot_share_a_flag() -> None:
     other = ENTRY.replace('name = "f"', 'name = "g"').replace("--f", "--F")
     with pytest.raises(ValueError, match="the flag '--f' belongs to two families"):
         read(ENTRY + other)
+
+
+@pytest.mark.parametrize(
+    ("text", "families"),
+    [
+        ("RuntimeError: DataLoader worker (pid(s) 812) exited unexpectedly",
+         {"dataloader_workers", "dataloader_prefetch", "dataloader_persistent_workers"}),
+        ("AttributeError: Can't pickle local object 'main.<locals>.collate'",
+         {"dataloader_workers"}),
+        ("RuntimeError: Expected to have finished reduction in the prior iteration before starting "
+         "a new one. ... `find_unused_parameters=True`",
+         {"ddp_static_graph", "ddp_find_unused_parameters", "ddp_no_sync"}),
+        ("torch._dynamo.exc.Unsupported: Graph break in user code", {"compile"}),
+        ("RuntimeError: `fused=True` requires all the params to be floating point Tensors",
+         {"optimizer_impl"}),
+        ("same_data: the samples of step 3 differ", {"dataloader_workers", "micro_batch",
+         "gradient_accumulation"}),
+        ("ValueError: batch 24 is not divisible by 16", {"micro_batch", "gradient_accumulation"}),
+        ("KeyError: 'lr'", set()),
+        ("torchrun ended with exit code 1", set()),
+    ],
+)  # fmt: skip
+def test_the_text_of_a_failure_names_the_families_behind_it(text: str, families: set[str]) -> None:
+    named = {
+        family.name
+        for family in catalogue().families
+        if any(re.search(sign, text, re.IGNORECASE) for sign in family.fault_signs)
+    }
+    assert named == families
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('phase = "lunch"', "phase is 'lunch'"),
+        ("fault_signs = ['(']", r"fault sign '\(' is no regular expression"),
+        ("fault_signs = ['']", "fault sign '' matches every text"),
+    ],
+)
+def test_a_wrong_phase_or_sign_is_refused(line: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read(ENTRY.replace('plain = "a"', f'plain = "a"\n{line}'))

@@ -8,6 +8,7 @@ import pytest
 
 from infrarsi.contract import DimensionKind, Project
 from infrarsi.families import UNKNOWN, Device, catalogue, dimensions, effects
+from infrarsi.families.effects import MIN_BOUNDED_SD
 
 DEVICES: tuple[Device, ...] = ("cpu", "gpu")
 
@@ -179,3 +180,75 @@ def test_every_recipe_family_of_the_catalogue_has_a_value_to_set() -> None:
     for family in catalogue().families:
         if family.spelling.recipes:
             assert family.recipe_value is not None, family.name
+
+
+def bounded_effects(share: float, device: Device = "gpu") -> tuple[Any, ...]:
+    values = [0, 1, 2, 4, 8, 12, 16]
+    return effects("dataloader_workers", values, 0, device, shares={"data": share})
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("share", [0.0, 0.003, 0.05, 0.2])
+def test_no_number_of_workers_is_believed_to_gain_more_than_the_wait_for_data(
+    share: float, device: Device
+) -> None:
+    least = math.log(1.0 - share)
+    for effect in bounded_effects(share, device)[1:]:
+        room = max(least - (effect.log_time - 2 * effect.log_time_sd), 0.0)
+        assert room <= 2 * MIN_BOUNDED_SD  # what the floor of the deviation adds
+        assert effect.log_time_sd >= MIN_BOUNDED_SD
+        assert effect.log_time >= least
+
+
+def test_a_job_that_never_waits_for_data_gives_workers_next_to_no_chance_of_a_gain() -> None:
+    for effect in bounded_effects(0.0)[1:]:
+        chance_of_two_percent = 0.5 * math.erfc(
+            (effect.log_time + 0.02) / effect.log_time_sd / math.sqrt(2)
+        )
+        assert chance_of_two_percent < 0.01
+
+
+def test_a_starved_job_keeps_the_whole_belief() -> None:
+    free = effects("dataloader_workers", [8], 0, "gpu")
+    assert effects("dataloader_workers", [8], 0, "gpu", shares={"data": 0.6}) == free
+
+
+def test_a_bound_leaves_room_for_a_loss() -> None:
+    """From four workers back to none: the cost of it is not bounded, only the gain."""
+    (free,) = effects("dataloader_workers", [0], 4, "gpu")
+    (bound,) = effects("dataloader_workers", [0], 4, "gpu", shares={"data": 0.01})
+    assert bound.log_time == free.log_time > 0
+    assert bound.log_time + 2 * bound.log_time_sd > 0.1
+
+
+def test_the_optimizer_is_bounded_by_its_phase_where_the_host_sees_it() -> None:
+    shares = {"opt": 0.02}
+    (cpu,) = effects("optimizer_impl", ["fused"], "for_loop", "cpu", shares=shares)
+    assert cpu.log_time == pytest.approx(math.log(0.98) / 2)
+    gpu = effects("optimizer_impl", ["fused"], "for_loop", "gpu", shares=shares)
+    assert gpu == effects("optimizer_impl", ["fused"], "for_loop", "gpu")
+
+
+@pytest.mark.parametrize(
+    ("family", "value", "reference"),
+    [
+        ("micro_batch", 8, 1),
+        ("attention_backend", "sdpa", "eager"),
+        ("compile", "on", "off"),
+        ("zero_grad_mode", "none", "zero"),
+        ("dataloader_pin_memory", True, False),
+    ],
+)
+def test_families_of_no_one_phase_are_not_bounded(family: str, value: Any, reference: Any) -> None:
+    nothing = {"data": 0.0, "opt": 0.0, "other": 0.0, "fwd": 0.0, "bwd": 0.0, "eval": 0.0}
+    free = effects(family, [value], reference, "cpu")
+    assert effects(family, [value], reference, "cpu", shares=nothing) == free
+
+
+def test_dimensions_carry_bounds_and_fault_signs() -> None:
+    found = {d.name: d for d in dimensions(project(), RECIPES, "gpu", shares={"data": 0.0})}
+    workers = found["dataloader_workers"]
+    assert workers.effect(True).log_time_sd < 0.05
+    assert any("DataLoader" in sign for sign in workers.fault_signs)
+    assert found["mbs"].fault_signs
+    assert found["own"].fault_signs == ()

@@ -147,6 +147,39 @@ class SimulatedJob:
                      device_s=start + 36 * step)  # fmt: skip
 
 
+def gpt_space(planned_steps: int = 100_000) -> Space:
+    """A small GPT under DDP on CPU cores: 11 dimensions, 4608 points."""
+    space = cpu_space()
+    kept = {"micro_batch", "workers", "sdpa", "fused_optimizer", "compile", "zero_grad",
+            "host_sync", "pin_memory"}  # fmt: skip
+    dimensions = [d for d in space.dimensions if d.name in kept]
+    for name in ("ddp_no_sync", "ddp_static_graph", "ddp_gradient_as_bucket_view"):
+        after = effects(name, [True], False, "cpu")[0]
+        dimensions.append(
+            Dimension(name, name, DimensionKind.RECIPE, (False, True), False, (ZERO, after))
+        )
+    return Space(tuple(dimensions), planned_steps=planned_steps)
+
+
+def gpt_job(rng: np.random.Generator, noise: float) -> SimulatedJob:
+    """What such a job is like: a few settings help, one only while it accumulates, most hardly."""
+    space = gpt_space()
+    truth: dict[tuple[str, Scalar], float] = {
+        (d.name, v): float(rng.normal(0.0, 0.01))
+        for d in space.dimensions
+        for v in d.values
+        if v != d.reference
+    }
+    for setting, gain in {("micro_batch", 2): 0.10, ("micro_batch", 4): 0.18, ("sdpa", True): 0.15,
+                          ("fused_optimizer", True): 0.03, ("compile", True): 0.15,
+                          ("ddp_no_sync", True): 0.08}.items():  # fmt: skip
+        truth[setting] = math.log(1.0 - gain)
+    whole = frozenset((("micro_batch", 4), ("ddp_no_sync", True)))  # nothing left to accumulate
+    return SimulatedJob(
+        space, truth, {whole: -truth["ddp_no_sync", True]}, frozenset(), noise=noise
+    )
+
+
 def search(job: SimulatedJob, seed: int, num_trials: int) -> tuple[HypothesisProposer, list[Trial]]:
     """A whole search; the history begins with three runs of the reference."""
     rng = np.random.default_rng([seed, 1])

@@ -10,6 +10,7 @@ from simulated_jobs import (
     GIB,
     SimulatedJob,
     cpu_space,
+    gpt_job,
     search,
     share_of_best,
     simple_space,
@@ -273,3 +274,40 @@ def test_a_proposal_takes_less_than_a_tenth_of_a_second(size: str) -> None:
         history.append(ran(number, answer.point, float(rng.normal(-0.1, 0.05))))
     # CPU time of this process over all its threads, so that a busy machine does not fail it.
     assert median(taken[1:]) < 0.1
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.05])
+def test_a_job_like_the_example_is_tuned_without_detours(noise: float) -> None:
+    shares, early_detours = [], []
+    for seed in range(12):
+        job = gpt_job(np.random.default_rng([seed, 0]), noise)
+        searcher, history = search(job, seed, 8)
+        shares.append(share_of_best(job, searcher.ranking(history)[0]))
+        times = [job.log_time(t.point) for t in history[3:7]]
+        best = np.minimum.accumulate([0.0, *times])[:-1]
+        early_detours.append(sum(t - b > 0.05 for t, b in zip(times, best, strict=True)))
+    # Measured over 30 seeds: 0.97 at 1 % noise, 0.95 at 5 %, standard errors 0.004 and 0.006.
+    assert np.mean(shares) >= 0.93
+    assert np.mean(early_detours) <= 0.5
+
+
+def test_what_is_untested_comes_before_putting_a_helpful_setting_back() -> None:
+    space = simple_space([[Effect(-0.1, 0.1)], [Effect(-0.1, 0.1)], [Effect(0.0, 0.03)]])
+    both = {**space.reference, "k0": "v1", "k1": "v1"}
+    proposal = asked(space, [*reference(space), ran(1, both, -0.2)])
+    assert changed(space, proposal.point) == {"k0": "v1", "k1": "v1", "k2": "v1"}
+
+
+def test_a_doubtful_setting_is_put_back_once_that_is_all_there_is_to_learn() -> None:
+    space = simple_space([[Effect(-0.1, 0.15)], [Effect(-0.1, 0.15)]])
+    both = {**space.reference, "k0": "v1", "k1": "v1"}
+    proposal = asked(space, [*reference(space), ran(1, both, -0.2)])
+    assert len(changed(space, proposal.point)) == 1
+
+
+def test_the_expectation_is_told_as_a_range_of_speed_ups() -> None:
+    space = simple_space([[Effect(-0.7, 0.5)], [Effect(0.5, 0.05)]])
+    why = asked(space, reference(space)).why
+    assert (
+        why == "the reference with k0=v1; 1.22x to 3.3x its speed expected; fits: 100%, runs: 97%"
+    )
