@@ -116,6 +116,16 @@ class Beliefs:
         return self._failures.runs(codes)
 
     @property
+    def has_failed(self) -> bool:
+        """Whether a trial failed, memory aside, for a reason that may lie in its settings."""
+        return self._failures.is_alarmed
+
+    @property
+    def priors_hold(self) -> bool:
+        """Whether the step times came out about as the priors said."""
+        return self._time.prior_scale <= 1.0
+
+    @property
     def suspects(self) -> list[int]:
         """Dimensions believed to have failed a trial by themselves, the likeliest first."""
         blamed = self._failures.blamed

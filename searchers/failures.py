@@ -76,6 +76,11 @@ class FailurePosterior:
         return np.asarray((clear * avoided).sum(axis=1), dtype=np.float64)
 
     @property
+    def is_alarmed(self) -> bool:
+        """Whether something is believed to be bad, not only to be possibly so."""
+        return bool(self._used)
+
+    @property
     def blamed(self) -> dict[int, float]:
         """Probability, by dimension, that it alone (a value of it, or leaving it) is bad."""
         blame: dict[int, float] = {}

@@ -24,7 +24,8 @@ NO_GAIN = "no_gain_expected"
 SPACE_EXHAUSTED = "space_exhausted"
 
 MIN_GAIN = 0.002  # of log step time, expected: the least gain that is verified by default
-GOOD_ODDS = 0.7  # points less likely to succeed count less still: a failed trial costs a screen too
+EVEN_ODDS = 0.5  # points less likely to succeed count less still: a failed trial costs a screen too
+GOOD_ODDS = 0.7  # once a trial has failed, when what is left of the budget must not be lost too
 DOUBTFUL_SHARE = 0.3  # of the worth of a point that is expected to lose more than the noise
 NOT_PAYING_SHARE = 1e-6  # of the worth of a point that does not pay: after all that do
 COST_POWER = 0.5  # between gain per trial (0) and gain per second (1): both budgets are finite
@@ -95,12 +96,13 @@ class HypothesisProposer:
     def _score(self, beliefs: Beliefs, codes: Codes, incumbent: Codes, power: float) -> Floats:
         """What the points are ordered by, (n,): those that pay before those that do not.
 
-        A point that is expected to be slower than the incumbent can only pay by what it teaches,
-        and what is believed to help seldom turns out to hurt: it has to promise more.
+        A point that is expected to be slower than the incumbent pays only if the priors are wrong;
+        as long as the trials bear them out it has to promise more than one that adds something.
         """
         worth, gain = self._worth(beliefs, codes, incumbent)
         cost = beliefs.cost(codes)
-        share = np.where(gain < -beliefs.noise_log_sd, DOUBTFUL_SHARE, 1.0)
+        doubtful = (gain < -beliefs.noise_log_sd) & beliefs.priors_hold
+        share = np.where(doubtful, DOUBTFUL_SHARE, 1.0)
         share = np.where(self._pays(beliefs, worth, cost), share, NOT_PAYING_SHARE)
         return np.asarray(share * worth / cost**power, dtype=np.float64)
 
@@ -108,7 +110,8 @@ class HypothesisProposer:
         """Expected improvement of log net step time, failures counted as none; expected gain."""
         gain, sd = beliefs.gain(codes, incumbent)
         succeeds = beliefs.fits(codes) * beliefs.runs(codes)
-        succeeds = succeeds * np.minimum(succeeds / GOOD_ODDS, 1.0)
+        odds = GOOD_ODDS if beliefs.has_failed else EVEN_ODDS
+        succeeds = succeeds * np.minimum(succeeds / odds, 1.0)
         worth = expected_improvement(gain, sd) * succeeds
         return np.asarray(worth, dtype=np.float64), gain
 

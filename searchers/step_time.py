@@ -33,10 +33,17 @@ class TimedTrials:
 
 
 class StepTimePosterior:
-    """Belief on log step time over the reference, after some trials."""
+    """Belief on log step time over the reference, after some trials.
 
-    def __init__(self, terms: Terms, mean: Floats, covariance: Floats) -> None:
+    `prior_scale` is what the prior deviations were multiplied by: above 1 the trials came out
+    otherwise than the priors said.
+    """
+
+    def __init__(
+        self, terms: Terms, mean: Floats, covariance: Floats, prior_scale: float = 1.0
+    ) -> None:
         self._terms = terms
+        self.prior_scale = prior_scale
         self.mean = mean
         self.covariance = covariance
         self._root: Floats = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
@@ -121,7 +128,9 @@ class StepTimeModel:
         evidence += float((TAIL / 2 * (np.log(weights) - weights + 1.0)).sum())
         return _Fit(
             evidence - SCALE_PENALTY * float(np.log2(scale)),
-            StepTimePosterior(self.terms, mean[:num_terms], covariance[:num_terms, :num_terms]),
+            StepTimePosterior(
+                self.terms, mean[:num_terms], covariance[:num_terms, :num_terms], scale
+            ),
         )
 
     def _nuisance(self, trials: TimedTrials) -> Floats:
