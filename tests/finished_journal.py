@@ -232,6 +232,11 @@ def _trial(
 
 def state_at(stage: str) -> RunState:
     """The state of a run that ended after a stage."""
+    return RunState.of(events_at(stage))
+
+
+def events_at(stage: str) -> list[dict[str, Any]]:
+    """The journal of a run that ended after a stage."""
     log = Log()
     begun(log)
     if stage != "begun":
@@ -240,4 +245,4 @@ def state_at(stage: str) -> RunState:
         searched(log)
     if stage in ("promoted", "dropped"):
         verified(log, promoted=stage == "promoted")
-    return RunState.of(log.events)
+    return log.events

@@ -19,7 +19,7 @@ class RunDirectory:
     """The paths of one run; `lock` keeps a second process out."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path.absolute()  # it goes into commands that run elsewhere
         self._lock: Any = None
 
     @classmethod

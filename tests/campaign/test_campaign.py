@@ -191,3 +191,22 @@ def test_the_report_and_the_result_say_what_the_journal_says(bed: Bed) -> None:
     assert {"mfu_reference", "llm", "coverage", "stopped_by"} <= data.keys()
     for line in found.trials:
         assert f"| {line.trial.number} |" in text
+
+
+def test_a_reference_that_was_measured_is_not_measured_again(bed: Bed) -> None:
+    bed.campaign().doctor(full=False)
+    launched = list(bed.world.launched)
+    bed.campaign().doctor(full=True)
+    assert bed.world.launched == launched
+
+
+def test_a_search_that_was_interrupted_goes_on_unless_it_is_ended(bed: Bed) -> None:
+    bed.world.interrupt_after = 8
+    campaign = bed.campaign()
+    campaign.doctor()
+    assert campaign.search() == "interrupt"
+    bed.world.acknowledge()
+    assert state(bed).stopped_by is None
+    assert bed.campaign().search() != "interrupt"
+    bed.campaign().end_search("interrupt")
+    assert state(bed).stopped_by != "interrupt", "it had come to its own end"
