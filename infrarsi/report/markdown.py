@@ -143,12 +143,20 @@ def _reference(state: RunState) -> str:
         ("step time (median of steady steps)", seconds(facts["step_time_s"])),
         ("difference between runs of the same job", f"{100 * facts['step_log_sd']:.2f} %"),
         ("smallest gain that pairs can show", f"{100 * facts['resolvable_gain']:.1f} %"),
+        ("waiting for a DataLoader in a step", _share(facts, "data")),
         ("from start to first steady step", seconds(facts["one_off_s"])),
         ("peak memory of a rank", gib(facts["peak_bytes"])),
         ("samples per update", facts["samples_per_update"]),
         ("elements per update", elements or None),
     ]
-    return "## The reference\n\n" + table(("", ""), rows)
+    return "## The reference\n\n" + table(("", ""), [row for row in rows if row[1] is not None])
+
+
+def _share(facts: dict[str, Any], phase: str) -> str | None:
+    spent_s = facts.get("phases_s", {}).get(phase)
+    if spent_s is None:
+        return None
+    return f"{seconds(spent_s)} ({100 * spent_s / facts['step_time_s']:.0f} %)"
 
 
 def _trials(state: RunState) -> str:

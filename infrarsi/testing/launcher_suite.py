@@ -31,7 +31,7 @@ RULES = Rules(grace_s=0.5, stall_s=4.0, stall_factor=5.0)
 SECRETS = {"INFRARSI_SUITE_API_KEY": "sk-suite-0123456789", "INFRARSI_SUITE_TOKEN": "hf_01234567"}
 """What `make_bench` must put into the environment that jobs are started from."""
 
-NASTY = 'it\'s "my" $JOB; é'
+NASTY = 'it\'s "my" $JOB; \u00e9'
 """A project's folder name with what shells and configuration files trip over."""
 
 _WAIT_S = 60.0
