@@ -26,6 +26,7 @@ from infrarsi.errors import Interrupted
 from infrarsi.runs import RunDirectory
 
 if TYPE_CHECKING:
+    from infrarsi.families import Device
     from infrarsi.workspace.local_check import CheckOutcome, Recording
     from infrarsi.workspace.recipes.base import Recipe
     from infrarsi.workspace.recipes.combine import Combined
@@ -57,13 +58,11 @@ class Workbench:
         from infrarsi.node.inventory import local_node
 
         node = local_node()
-        device = "gpu" if node.gpus else "cpu"
-        reports = list(known) or self._recipe_reports(snapshot)
+        device: Device = "gpu" if node.gpus else "cpu"
+        reports = list(known) or self._recipe_reports(snapshot, device)
         offered = [(r.name, r.family) for r in reports if r.status == "offered"]
         shares = {name: seconds / facts.step_time_s for name, seconds in facts.phases_s.items()}
-        found = dimensions(
-            self._project, offered, "gpu" if device == "gpu" else "cpu", shares=shares
-        )
+        found = dimensions(self._project, offered, device, shares=shares)
         space = Space(
             dimensions=found,
             constraints=tuple(Constraint.parse(text) for text in self._project.constraints),
@@ -73,7 +72,8 @@ class Workbench:
         )
         return Prepared(space, tuple(reports))
 
-    def _recipe_reports(self, snapshot: SnapshotRef) -> list[RecipeReport]:
+    def _recipe_reports(self, snapshot: SnapshotRef, device: "Device") -> list[RecipeReport]:
+        from infrarsi.families import catalogue
         from infrarsi.workspace.recipes import recipes
         from infrarsi.workspace.recipes.base import Declined
 
@@ -82,6 +82,10 @@ class Workbench:
         fitting: list[tuple[RecipeReport, Combined]] = []
         for recipe in recipes():
             missing = [name for name in recipe.needs if name not in self._project.allow]
+            family = catalogue().get(recipe.family)
+            if family is not None and device not in family.devices:
+                reports.append(_report(recipe, "declined", "it does nothing without a GPU"))
+                continue
             if not self._is_asked_for(recipe):
                 reports.append(_report(recipe, "not_allowed", "`search.patches` leaves it out"))
                 continue
@@ -113,9 +117,14 @@ class Workbench:
         fitting: "Sequence[tuple[RecipeReport, Combined]]",
     ) -> list[RecipeReport]:
         """Old and new code of each recipe, run on recorded calls before it costs a trial."""
-        from infrarsi.workspace.local_check import CheckOutcome, CheckStatus, check
+        from infrarsi.workspace.local_check import (
+            CheckOutcome,
+            CheckStatus,
+            check,
+            has_checkable,
+        )
 
-        if not fitting:
+        if not any(has_checkable(files, {**files, **built.files}) for _, built in fitting):
             return reports
         folder = self._run.path / "recorded"
         self._console.say("Code changes that fit are checked on recorded calls of the job.")

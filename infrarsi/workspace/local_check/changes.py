@@ -57,6 +57,15 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> Changes:
     return Changes(tuple(classes + used), optimizer, elsewhere)
 
 
+def has_checkable(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    """Whether a change touches a class or an optimizer, which recorded calls can speak of."""
+    try:
+        found = changes(before, after)
+    except SyntaxError:
+        return True  # the check says so
+    return bool(found.classes or found.optimizer)
+
+
 def _text(node: ast.AST | None) -> str:
     return ast.dump(node) if node is not None else ""
 
