@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from infrarsi.errors import UserError
+from infrarsi.errors import ExternalError, UserError
 
 DEFAULT_ROOT = Path(".infrarsi") / "runs"
 
@@ -164,7 +164,18 @@ def _runs(root: Path) -> list[Path]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a whole file or nothing."""
+    """Write a whole file or nothing; raises ExternalError when the disk does not take it."""
+    try:
+        _write(path, text)
+    except OSError as error:
+        raise ExternalError(
+            f"the file cannot be written: {error.strerror or error}",
+            where=str(path),
+            fix="free disk space, then continue with `infrarsi run --resume`",
+        ) from error
+
+
+def _write(path: Path, text: str) -> None:
     fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(fd, "w", encoding="utf-8") as file:

@@ -4,6 +4,7 @@ Each line is `{"n": sequence number, "t": Unix seconds, "event": name, ...}` and
 `append` returns. A torn last line is dropped when it is read back.
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -83,7 +84,10 @@ class Journal:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
     def append(self, event: str, **fields: Any) -> Event:
-        """Write one event and force it to disk; raises ExternalError when the disk does not."""
+        """Write one event and force it to disk; raises ExternalError when the disk does not.
+
+        Then the journal is as it was, so that a later event does not follow half a line.
+        """
         record: Event = {
             "n": len(self.events),
             "t": round(self._clock.now(), 3),
@@ -91,12 +95,15 @@ class Journal:
             **fields,
         }
         data = (json.dumps(record, default=_plain, allow_nan=True) + "\n").encode()
+        before = os.fstat(self._fd).st_size
         try:
             written = os.write(self._fd, data)
             if written != len(data):
                 raise OSError(f"only {written} of {len(data)} bytes were written")
             os.fsync(self._fd)
         except OSError as error:
+            with contextlib.suppress(OSError):  # a torn last line is dropped when it is read
+                os.ftruncate(self._fd, before)
             raise ExternalError(
                 f"the journal cannot be written: {error}",
                 where=str(self._path),
