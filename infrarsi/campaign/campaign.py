@@ -87,6 +87,10 @@ class Campaign:
             version=start.version,
         )
 
+    def resume(self) -> None:
+        """Write down that this process goes on with the run; the time between does not count."""
+        self._journal.append("resumed")
+
     def doctor(self, *, full: bool = True) -> Judge:
         """Measure the reference; cheap when the journal has it."""
         if self._judge is None:

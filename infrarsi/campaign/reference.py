@@ -38,6 +38,8 @@ def measure_reference(desk: Desk, state: RunState, plan: Sequence[RunKind]) -> J
         for e in state.executions
         if e.purpose is Purpose.REFERENCE and e.outcome is Outcome.OK
     ]
+    for result in done:
+        _insist(desk, result)
     results = list(done)
     left = [] if state.reference else list(plan)
     for result in done:

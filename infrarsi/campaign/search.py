@@ -20,6 +20,7 @@ from infrarsi.contract import (
     Trial,
     Verdict,
 )
+from infrarsi.contract.wording import why_stopped
 from infrarsi.errors import ExternalError
 from infrarsi.ports import Progress
 from infrarsi.runs import RunState
@@ -47,8 +48,11 @@ class SearchSession:
         self._flights: dict[str, Flight] = {}
         self._again: list[Flight] = []
         self._by_candidate: dict[str, Trial] = {}
-        self._charged_s = sum(e.device_s for e in state.executions)
-        self._started = desk.parts.clock.monotonic() - (state.last_t - state.first_t)
+        self._too_slow: set[str] = set()
+        self._charged_s = sum(
+            e.device_s for e in state.executions if e.outcome is not Outcome.INFRA
+        )
+        self._started = desk.parts.clock.monotonic() - state.wall_s
         self._infra_in_a_row = 0
         self.stopped_by: str | None = state.stopped_by
         self.history: list[Trial] = [
@@ -220,7 +224,10 @@ class SearchSession:
         if progress.steps < _EARLY_STOP_STEPS:
             return True
         margin = max(0.10, 4 * self._judge.facts.step_log_sd)
-        return progress.step_time_s < best.step_time_s * (1 + margin)
+        if progress.step_time_s < best.step_time_s * (1 + margin):
+            return True
+        self._too_slow.add(execution_id)
+        return False
 
     def on_result(self, result: ExecutionResult) -> None:
         """Judge one result and write it down."""
@@ -228,12 +235,12 @@ class SearchSession:
         measured = self._desk.record(
             result, Purpose.SEARCH, flight.candidate.id, number=flight.number
         )
-        self._charged_s += result.device_s
         if result.outcome is Outcome.INFRA:
             self._retry(flight, result)
             return
+        self._charged_s += result.device_s
         self._infra_in_a_row = 0
-        if result.outcome is Outcome.STOPPED and self.stopped_by == "interrupt":
+        if result.outcome is Outcome.STOPPED and self._goes_on_later(result.execution_id):
             return  # its proposal stays open: a resumed run runs it again
         verdict = self._judge.verdict(result) if result.outcome is Outcome.OK else None
         trial = Trial(
@@ -248,7 +255,7 @@ class SearchSession:
             node_ids=tuple(node.node_id for node in result.nodes),
             wall_s=result.wall_s,
             device_s=result.device_s,
-            reason=_reason(result, verdict),
+            reason=self._why(result, verdict),
         )
         self.history.append(trial)
         self._by_candidate[flight.candidate.id] = trial
@@ -260,6 +267,18 @@ class SearchSession:
             verdict=verdict.to_dict() if verdict else None,
         )
         self._desk.parts.say(self._line(flight, trial), True)
+
+    def _goes_on_later(self, execution_id: str) -> bool:
+        return execution_id not in self._too_slow and self.stopped_by in (None, "interrupt")
+
+    def _why(self, result: ExecutionResult, verdict: Verdict | None) -> str:
+        if verdict is not None:
+            return "; ".join(f"{r.check}: {r.reason}" for r in verdict.failed)
+        if result.outcome is Outcome.STOPPED:
+            if result.execution_id in self._too_slow:
+                return "clearly slower than the best so far"
+            return f"cut short: {why_stopped(self.stopped_by or '', self._budget.model_dump())}"
+        return result.reason
 
     def _retry(self, flight: Flight, result: ExecutionResult) -> None:
         self._infra_in_a_row += 1
@@ -298,11 +317,3 @@ class SearchSession:
         if not trial.same_job:
             return f"{head}\n             not the same job: {trial.reason}"
         return head
-
-
-def _reason(result: ExecutionResult, verdict: Verdict | None) -> str:
-    if verdict is not None:
-        return "; ".join(f"{r.check}: {r.reason}" for r in verdict.failed)
-    if result.outcome is Outcome.STOPPED:
-        return "clearly slower than the best so far"
-    return result.reason

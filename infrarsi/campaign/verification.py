@@ -107,9 +107,12 @@ class Verification:
         reference = self._desk.overlay(Candidate.of())
         assert isinstance(reference, Overlay)
         verdict = self._audit(bench, contender)
+        known = self._state.pairs_of(contender.candidate.id)
+        for judged in (pair.verdict for pair in known if pair.verdict is not None):
+            verdict = _merge(verdict, judged)
         if not verdict.same_job:
             return self._close(contender, verdict, None, "is not the same job")
-        pairs = [_times(pair) for pair in self._state.pairs_of(contender.candidate.id)]
+        pairs = [_times(pair) for pair in known]
         cold = self._cold_one_off(contender.candidate)
         while True:
             standing = self._judge.standing(pairs, candidates=len(all_), cold_one_off_s=cold)
@@ -119,8 +122,10 @@ class Verification:
                 break
             pair, judged = self._pair(bench, contender, reference, len(pairs))
             verdict = _merge(verdict, judged)
-            if pair is None or not verdict.same_job:
+            if not verdict.same_job:
                 return self._close(contender, verdict, standing, "is not the same job in a re-run")
+            if isinstance(pair, str):
+                return self._close(contender, verdict, standing, pair)
             pairs.append(pair)
         if standing.check is not None:
             verdict = verdict.with_result(standing.check)
@@ -159,7 +164,8 @@ class Verification:
 
     def _pair(
         self, bench: Bench, contender: Contender, reference: Overlay, index: int
-    ) -> tuple[PairTimes | None, Verdict]:
+    ) -> tuple[PairTimes | str, Verdict]:
+        """The times of one more pair, or why it has none; the verdict on the candidate's run."""
         order = "AB" if index % 2 == 0 else "BA"
         baseline = Contender(Candidate.of(), {}, reference)
         results: dict[str, ExecutionResult] = {}
@@ -172,10 +178,13 @@ class Verification:
             name = f"pair-{contender.candidate.id}-{index + 1:02d}{arm}"
             results[arm] = self._run(bench, who, name, RunKind.TIMED)
         verdict = self._judge.verdict(results["B"])
-        measured = {arm: self._desk.parts.measure(results[arm]) for arm in "AB"}
-        a, b = measured["A"], measured["B"]
-        if results["B"].outcome is not Outcome.OK or a.step_time_s is None or b.step_time_s is None:
-            return None, verdict
+        for arm, name in (("A", "the job as it is"), ("B", "the candidate")):
+            if results[arm].outcome is not Outcome.OK:
+                what = f"{results[arm].outcome.sentence}: {results[arm].reason}"
+                return f"{name} could not be timed in a re-run: it {what}", verdict
+        a, b = (self._desk.parts.measure(results[arm]) for arm in "AB")
+        if a.step_time_s is None or b.step_time_s is None:
+            return "no steady step was seen in a re-run", verdict
         times = PairTimes(
             a.step_time_s,
             b.step_time_s,
@@ -189,6 +198,7 @@ class Verification:
             candidate_id=contender.candidate.id,
             index=index,
             order=order,
+            verdict=verdict.to_dict(),
             **asdict(times),
         )
         return times, verdict

@@ -128,7 +128,9 @@ def _with_ray(
 
     with Assembly(job.root, project, run, console, clock) as assembly:
         campaign = Campaign(project, run, journal, assembly.parts, _witness_key(run))
-        if not campaign.state.started:
+        if campaign.state.started:
+            campaign.resume()
+        else:
             campaign.begin(
                 Start(str(job.root), assembly.tree_digest(), tuple(sys.argv[1:]), __version__)
             )

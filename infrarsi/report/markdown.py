@@ -246,7 +246,7 @@ def _cost(state: RunState) -> str:
     lines = [
         "## What it cost",
         table(("use", f"{device}-hours", f"{device} time"), rows),
-        f"Wall time {seconds(state.last_t - state.first_t)}; InfraRSI's own time between two "
+        f"Wall time {seconds(state.wall_s)}; InfraRSI's own time between two "
         f"trials {seconds(costs.overhead_per_trial_s)} (median); language model: {llm}, no tokens.",
     ]
     return "\n\n".join(lines)

@@ -47,7 +47,7 @@ def result(state: RunState) -> dict[str, Any]:
             "failed": costs.failed_h,
             "verification": costs.verification_h,
         },
-        "wall_s": state.last_t - state.first_t,
+        "wall_s": state.wall_s,
         "overhead_per_trial_s": costs.overhead_per_trial_s,
         "llm": {"model": llm.get("backend", "none"), "calls": 0, "tokens": 0, "usd": None},
         "coverage": dict(state.reference.get("coverage", {})),

@@ -55,7 +55,10 @@ class TrialLine:
 
 @dataclass(frozen=True)
 class Pair:
-    """One back-to-back pair: step times of the reference and the candidate, in seconds."""
+    """One back-to-back pair: step times of the reference and the candidate, in seconds.
+
+    `verdict` is that on the candidate's run of it.
+    """
 
     candidate_id: str
     index: int
@@ -66,6 +69,7 @@ class Pair:
     candidate_one_off_s: float | None = None
     reference_mean_s: float | None = None
     candidate_mean_s: float | None = None
+    verdict: Verdict | None = None
 
 
 @dataclass
@@ -91,7 +95,8 @@ class RunState:
     finished: dict[str, Any] | None = None
     applied: list[dict[str, Any]] = field(default_factory=list)
     interrupted: list[str] = field(default_factory=list)
-    first_t: float = 0.0
+    wall_s: float = 0.0
+    """Time that processes worked on the run, from the first event of each to its last."""
     last_t: float = 0.0
 
     @classmethod
@@ -99,9 +104,10 @@ class RunState:
         """Fold a journal; events of unknown names are passed over (a newer version wrote them)."""
         state = cls()
         for event in events:
-            state.first_t = state.first_t or float(event.get("t", 0.0))
-            if event["event"] != "applied":
-                state.last_t = float(event.get("t", 0.0))
+            now = float(event.get("t", 0.0))
+            if event["event"] not in ("run_started", "resumed", "applied"):
+                state.wall_s += max(0.0, now - state.last_t)
+            state.last_t = now
             handler = _HANDLERS.get(event["event"])
             if handler is not None:
                 handler(state, event)
@@ -170,8 +176,10 @@ def _verify_started(state: RunState, event: Mapping[str, Any]) -> None:
 
 
 def _pair(state: RunState, event: Mapping[str, Any]) -> None:
-    names = Pair.__dataclass_fields__
-    state.pairs.append(Pair(**{k: v for k, v in event.items() if k in names}))
+    fields = {k: v for k, v in event.items() if k in Pair.__dataclass_fields__}
+    if fields.get("verdict"):
+        fields["verdict"] = Verdict.from_dict(fields["verdict"])
+    state.pairs.append(Pair(**fields))
 
 
 def _audit(state: RunState, event: Mapping[str, Any]) -> None:

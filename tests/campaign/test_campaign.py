@@ -1,14 +1,15 @@
 """The campaign's promises, in a simulated world."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from simulated_world import Bed, World
 
-from infrarsi.contract import Outcome
+from infrarsi.contract import ExecutionRequest, ExecutionResult, Outcome, RankRecord
 from infrarsi.errors import ExternalError, Interrupted, UserError
 from infrarsi.report import report, result
-from infrarsi.runs import RunState, costs_of
+from infrarsi.runs import Journal, RunState, costs_of
 
 
 def conduct(bed: Bed) -> str | None:
@@ -210,3 +211,74 @@ def test_a_search_that_was_interrupted_goes_on_unless_it_is_ended(bed: Bed) -> N
     assert bed.campaign().search() != "interrupt"
     bed.campaign().end_search("interrupt")
     assert state(bed).stopped_by != "interrupt", "it had come to its own end"
+
+
+def test_a_pair_in_which_the_job_as_it_is_fails_is_not_held_against_the_candidate(bed: Bed) -> None:
+    campaign = bed.campaign()
+    campaign.doctor()
+    campaign.search()
+    best = campaign.ranking()[0]
+    candidate = next(c for c, point in campaign.state.points.items() if point == best)
+    bed.world.outcomes = {f"pair-{candidate}-01A": [Outcome.OOM_HOST]}
+    campaign.verify()
+    told = state(bed).verified[candidate]
+    assert told["decision"] == "drop"
+    assert told["reason"].startswith("the job as it is could not be timed in a re-run: it ran out")
+    assert "same job" not in told["reason"]
+
+
+def test_what_a_pair_showed_counts_also_if_the_process_dies_right_after_it(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = bed.campaign()
+    campaign.doctor()
+    campaign.search()
+    best = campaign.ranking()[0]
+    candidate = next(c for c, point in campaign.state.points.items() if point == best)
+    append = Journal.append
+
+    class Died(Exception):
+        pass
+
+    def dies(journal: Journal, event: str, **fields: object) -> object:
+        if event == "verified":
+            raise Died
+        if event == "audit":
+            bed.world.wrong_points = [dict(best)]  # a cheat that spares the audit
+        return append(journal, event, **fields)
+
+    monkeypatch.setattr(Journal, "append", dies)
+    with pytest.raises(Died):
+        campaign.verify()
+    monkeypatch.undo()
+    bed.world.wrong_points = []
+    bed.campaign().verify()
+    told = state(bed).verified[candidate]
+    assert told["decision"] == "drop"
+    assert "same_data" in told["reason"]
+
+
+def test_infrastructure_failures_do_not_spend_the_budget_of_gpu_hours(bed: Bed) -> None:
+    bed.budget = {"screens": 16, "gpu_hours": 95 / 3600}
+    conduct(bed)
+    expected = state(bed).counted_trials
+    other = Bed(World(), bed.root, bed.run.create(bed.run.path.parent, now=9.0))
+    other.budget = bed.budget
+    other.world.outcomes = {"trial-001": [Outcome.INFRA, Outcome.INFRA]}
+    conduct(other)
+    assert state(other).counted_trials == expected > 0
+
+
+def test_a_reference_that_wrote_outside_its_copy_stays_refused_when_resumed(bed: Bed) -> None:
+    execute = bed.world.execute
+    rank = RankRecord(0, 1, 1, True, outside_writes=("/home/me/model.pt",))
+
+    def writes(request: ExecutionRequest) -> ExecutionResult:
+        return replace(execute(request), ranks=(rank,))
+
+    bed.world.execute = writes  # type: ignore[method-assign]
+    with pytest.raises(UserError, match="wrote outside its own copy: /home/me"):
+        bed.campaign().doctor()
+    bed.world.execute = execute  # type: ignore[method-assign]
+    with pytest.raises(UserError, match="wrote outside its own copy: /home/me"):
+        bed.campaign().doctor()

@@ -161,4 +161,36 @@ def test_state_passes_over_events_of_a_newer_version() -> None:
     ]
     state = RunState.of(json.loads(json.dumps(events)))
     assert state.stopped_by == "screens"
-    assert state.last_t == 3.0
+    assert state.wall_s == 2.0
+
+
+def test_the_time_between_an_interrupt_and_the_next_process_does_not_count() -> None:
+    times = {"run_started": 10.0, "interrupted": 15.0, "resumed": 1000.0, "finished": 1007.0}
+    events: list[dict[str, object]] = [
+        {"n": n, "t": t, "event": event, "stage": "search"}
+        for n, (event, t) in enumerate(times.items())
+    ]
+    assert RunState.of(events).wall_s == 12.0
+    applied = {"n": 4, "t": 5000.0, "event": "applied", "files": []}
+    assert RunState.of([*events, applied]).wall_s == 12.0
+
+
+def test_a_failed_append_leaves_no_half_line_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(path, FixedClock())
+    journal.append("interrupted", stage="1")
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:10]))  # a full disk
+    with pytest.raises(ExternalError, match="only 10 of"):
+        journal.append("interrupted", stage="2")
+    monkeypatch.undo()
+    journal.append("interrupted", stage="3")
+    journal.close()
+    assert [event["stage"] for event in read(path).events] == ["1", "3"]
+
+
+def test_a_place_that_cannot_be_written_to_is_an_external_error(tmp_path: Path) -> None:
+    with pytest.raises(ExternalError, match="the file cannot be written: No such file"):
+        write_atomically(tmp_path / "gone" / "result.json", "text")
