@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from infrarsi.contract import ExecutionRequest, ExecutionResult, Outcome
 from infrarsi.node.wire import execution_id_of, lost, pack_request, unpack_result
 from infrarsi.ports import Progress
 
+Answer = TypeVar("Answer")
 _PROGRESS_S = 1.0
 _PATIENCE_S = 6.0
 """How long after the end of the search a stopped execution may take to report; then Tune stops
@@ -28,7 +29,9 @@ class _Flight:
 class Flights:
     """Keeps the promises of `SearchLoop.run`: each result once, stops in good order.
 
-    All methods are called by Tune in the driver's thread.
+    All methods are called by Tune in the driver's thread. What the campaign raises is kept in
+    `fault` and ends the search, since Tune takes an exception of its hooks for the failure of a
+    trial and goes on (Ray 2.60); the loop raises it at its end.
     """
 
     def __init__(
@@ -48,10 +51,11 @@ class Flights:
         self._extra = dict(extra)
         self._open: dict[str, _Flight] = {}
         self._over_since: float | None = None
+        self.fault: Exception | None = None
 
     def suggest(self) -> dict[str, Any] | None:
         """A trial's configuration for the campaign's next request."""
-        request = self._suggest()
+        request = self._ask(self._suggest, None)
         if request is None:
             return None
         self._open[request.execution_id] = _Flight(request.execution_id, time.monotonic())
@@ -59,7 +63,7 @@ class Flights:
 
     def is_over(self) -> bool:
         """Whether the search is over; from then on everything is asked to stop."""
-        if self._over_since is None and self._is_over():
+        if self._over_since is None and (self._ask(self._is_over, True) or self.fault):
             self._over_since = time.monotonic()
         if self._over_since is not None:
             for flight in self._open.values():
@@ -84,7 +88,7 @@ class Flights:
         if now - flight.told_s >= _PROGRESS_S:
             flight.told_s = now
             progress = Progress(report["steps"], report["step_time_s"])
-            if not self._on_progress(flight.execution_id, progress):
+            if not self._ask(lambda: self._on_progress(flight.execution_id, progress), False):
                 self._stop(flight)
         if flight.stop_wanted:
             self._stop(flight)
@@ -115,7 +119,14 @@ class Flights:
 
     def _land(self, result: ExecutionResult) -> None:
         if self._open.pop(result.execution_id, None) is not None:
-            self._on_result(result)
+            self._ask(lambda: self._on_result(result), None)
+
+    def _ask(self, call: Callable[[], Answer], otherwise: Answer) -> Answer:
+        try:
+            return call()
+        except Exception as fault:
+            self.fault = self.fault or fault
+            return otherwise
 
     def _stop(self, flight: _Flight) -> None:
         """Ask the runner itself: Tune's own stop would drop the result."""

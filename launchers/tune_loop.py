@@ -66,7 +66,10 @@ class TuneLoop:
         on_result: Callable[[ExecutionResult], None],
         on_progress: Callable[[str, Progress], bool],
     ) -> None:
-        """Run until `is_over()`; see the port. Raises ExternalError if Tune crashes repeatedly."""
+        """Run until `is_over()`; see the port.
+
+        Raises ExternalError if Tune crashes repeatedly, and what one of the four calls raised.
+        """
         leases = self._leases()
         flights = Flights(
             suggest,
@@ -82,6 +85,8 @@ class TuneLoop:
             for attempt in range(1, _MAX_TUNERS + 1):
                 fault = self._fit(flights, leases)
                 flights.land_lost(fault)
+                if flights.fault is not None:
+                    raise flights.fault
                 if fault is None or is_over():
                     return
                 if attempt == _MAX_TUNERS:
