@@ -1,5 +1,6 @@
 """The command's output, kept within bounds and without secrets."""
 
+import contextlib
 import threading
 from collections import deque
 from pathlib import Path
@@ -23,19 +24,28 @@ class CapturedLog:
         self._path = path
         self._half = max_bytes // 2
         self._secrets = tuple(secret.encode() for secret in secrets)
+        self._overlap = max(map(len, self._secrets), default=1)
         self._tail: deque[bytes] = deque()
         self._tail_bytes = 0
         self._left_out = 0
         self._file = path.open("wb")
         self._head_bytes = 0
+        self._fault: OSError | None = None
         self._thread = threading.Thread(target=self._read, name="captured-log", daemon=True)
         self._thread.start()
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Wait for the end of the pipe and complete the file; may be called twice."""
+        """Wait for the end of the pipe and complete the file; may be called twice.
+
+        Raises OSError if the disk did not take the output, which the command did not notice.
+        """
         self._thread.join(timeout_s)
         if self._file.closed:
             return
+        if self._fault is not None:
+            with contextlib.suppress(OSError):  # it would flush once more
+                self._file.close()
+            raise self._fault
         if self._left_out:
             self._file.write(b"\n... %d bytes were left out here ...\n" % self._left_out)
         self._file.writelines(self._tail)
@@ -56,9 +66,11 @@ class CapturedLog:
                 self._keep(data)
                 continue
             whole, newline, rest = (rest + data).rpartition(b"\n")
-            if len(rest) > _CHUNK:
-                whole, newline, rest = whole + newline + rest, b"", b""
-            self._keep(self._clean(whole + newline))
+            whole = self._clean(whole + newline)
+            if len(rest) > _CHUNK:  # a line without end; a secret may have begun at its end
+                rest = self._clean(rest)
+                whole, rest = whole + rest[: -self._overlap], rest[-self._overlap :]
+            self._keep(whole)
         self._keep(self._clean(rest))
         self._source.close()
 
@@ -70,8 +82,7 @@ class CapturedLog:
     def _keep(self, data: bytes) -> None:
         room = self._half - self._head_bytes
         if room > 0:
-            self._file.write(data[:room])
-            self._file.flush()
+            self._write(data[:room])
             self._head_bytes += len(data[:room])
             data = data[room:]
         if data:
@@ -81,3 +92,13 @@ class CapturedLog:
             dropped = len(self._tail.popleft())
             self._tail_bytes -= dropped
             self._left_out += dropped
+
+    def _write(self, data: bytes) -> None:
+        """A disk that is full must not stop the reading, or the command would wait for ever."""
+        if self._fault is not None:
+            return
+        try:
+            self._file.write(data)
+            self._file.flush()
+        except OSError as fault:
+            self._fault = fault

@@ -211,17 +211,19 @@ class _Execution:
             )
             if self.stopped:
                 supervised.stop()
-        log = CapturedLog(
-            supervised.output,
-            self.receipt / "stdout.log",
-            max_bytes=self.rules.log_bytes,
-            secrets=environment.secrets,
-        )
+        log: CapturedLog | None = None
         try:
+            log = CapturedLog(
+                supervised.output,
+                self.receipt / "stdout.log",
+                max_bytes=self.rules.log_bytes,
+                secrets=environment.secrets,
+            )
             ending, detail, ended = self._watch(supervised, collector)
         finally:
             supervised.close()
-            log.close()
+            if log is not None:
+                log.close()
         return ending, detail, ended, log
 
     def _watch(self, supervised: Supervised, collector: Collector) -> tuple[Ending, str, Ended]:

@@ -39,3 +39,26 @@ def test_a_secret_is_replaced_wherever_the_chunks_break(tmp_path: Path, secret: 
     kept = captured(tmp_path / "log", data, max_bytes=10**6, secrets=(secret,))
     assert secret.encode() not in kept
     assert kept.count(b"[withheld]") == 4
+
+
+def test_a_secret_in_a_line_without_end_is_withheld_wherever_it_is_cut(tmp_path: Path) -> None:
+    secret = b"s3cret-value-0123456789"
+    for shift in (0, 7, 15, 22):
+        data = b"." * ((1 << 17) - shift) + secret + b"." * (1 << 17)
+        kept = captured(
+            tmp_path / "log", data, max_bytes=10**7, secrets=(secret.decode(), "another-one")
+        )
+        assert secret[:12] not in kept
+        assert secret[-12:] not in kept
+        assert kept.count(b"[withheld]") == 1
+
+
+def test_a_full_disk_does_not_hold_up_the_command_and_is_told(tmp_path: Path) -> None:
+    place = tmp_path / "log"
+    place.symlink_to("/dev/full")
+    read_end, write_end = os.pipe()
+    log = CapturedLog(os.fdopen(read_end, "rb"), place, max_bytes=10**6)
+    with os.fdopen(write_end, "wb") as pipe:
+        pipe.write(b"a line\n" * 50_000)  # more than the pipe holds
+    with pytest.raises(OSError, match="No space left"):
+        log.close()
