@@ -6,22 +6,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from infrarsi.errors import UserError
-
-_CHUNK = 1 << 20
+from infrarsi.node.digests import digest_file
 
 
 def digest_bytes(content: bytes) -> str:
     """`sha256:` and 64 hexadecimal digits."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
-def digest_file(path: Path) -> str:
-    """The same for a file, read in pieces; raises OSError."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return f"sha256:{digest.hexdigest()}"
 
 
 def freeze(root: Path, paths: Iterable[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from infrarsi.contract import SnapshotRef
 from infrarsi.errors import UserError
-from infrarsi.workspace.frozen import digest_file
+from infrarsi.node.digests import digest_file
 
 _SKIPPED = frozenset(
     {".git", ".infrarsi", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hg"}
