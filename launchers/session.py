@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 
 from infrarsi.errors import ExternalError, UserError
@@ -149,7 +149,7 @@ class RaySession:
         before = set(psutil.Process().children(recursive=True))
         # Socket paths under it must fit into 107 bytes, so it cannot follow TMPDIR.
         self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir="/tmp"))
-        with another_process_group():
+        with another_process_group(), _own_sigterm():
             ray.init(
                 address="local",
                 num_cpus=self._num_cpus,
@@ -193,6 +193,22 @@ class RaySession:
             logger = logging.getLogger(name)
             self._levels[name] = logger.level
             logger.setLevel(logging.ERROR)
+
+
+@contextlib.contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Keep this process's handler of SIGTERM.
+
+    Ray 2.60 puts in its own, which ends the cluster and the process from wherever it is.
+    """
+    from ray._private import utils
+
+    set_handler = utils.set_sigterm_handler
+    utils.set_sigterm_handler = lambda handler: None
+    try:
+        yield
+    finally:
+        utils.set_sigterm_handler = set_handler
 
 
 def check_address(address: str) -> None:

@@ -57,6 +57,8 @@ class Assembly:
         address = self._project.cluster.address
         session = RaySession(None if address in ("auto", "local") else address)
         self.interrupts: Interrupts = self._stack.enter_context(Interrupts(_stopping))
+        self.interrupts.before_exit(session.remove_folder)
+        self.interrupts.before_exit(_stopped_at_once)
         try:
             self._stack.enter_context(session)
             self.interrupts.renew()  # Ray has put its own in place of that of SIGTERM
@@ -65,8 +67,6 @@ class Assembly:
         except BaseException:
             self._stack.close()
             raise
-        self.interrupts.before_exit(session.remove_folder)
-        self.interrupts.before_exit(_stopped_at_once)
         self._scratch = session.folder
         self._pool = NodePool()
         self._settings = RunnerSettings(own=session.own)

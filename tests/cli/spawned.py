@@ -24,6 +24,7 @@ INFRARSI = Path(sys.executable).with_name("infrarsi")
 JOBS = Path(__file__).with_name("jobs")
 MARK = "INFRARSI_TEST_MARK"
 SHM = Path("/dev/shm")
+_LOOK_S = 0.02
 GONE_S = 4.0  # a supervisor's grace, its sweep, and Ray's own daemons
 Tree = dict[str, tuple[bytes, int, int]]
 
@@ -189,6 +190,19 @@ class Started:
         self._read(lambda: wanted in self._announced, timeout_s)
         assert wanted in self._announced, f"ended before:\n{self.out}\n{self.err}"
         return self
+
+    def until_there(self, parent: Path, pattern: str, timeout_s: float = 60.0) -> "Started":
+        """Return once a path that matches is there; the command must not have ended by then."""
+        handle = os.pidfd_open(self.process.pid)
+        try:
+            for _ in range(int(timeout_s / _LOOK_S)):
+                if next(parent.glob(pattern), None) is not None:
+                    return self
+                ended = select.select([handle], [], [], _LOOK_S)[0]
+                assert not ended, f"ended before {pattern} was there:\n{self.out}\n{self.err}"
+        finally:
+            os.close(handle)
+        raise AssertionError(f"{pattern} was not there within {timeout_s} s")
 
     def interrupt(self, number: int = signal.SIGINT) -> "Started":
         """Ctrl-C as a terminal does it: the signal goes to the whole process group."""

@@ -201,11 +201,20 @@ def test_an_interrupt_while_recipes_are_tried_ends_the_run(site: Site, number: i
     assert [e for e in site.events() if e["event"] == "recipe"] == []
 
 
-@pytest.mark.slow
-def test_an_interrupt_while_ray_starts_leaves_nothing(site: Site) -> None:
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM],
+    ids=["ctrl-c", "sigterm"],
+)
+@pytest.mark.parametrize(
+    "moment",
+    ["session_latest", pytest.param("session_latest/sockets/raylet", marks=pytest.mark.slow)],
+)
+def test_an_interrupt_while_ray_starts_leaves_nothing(site: Site, number: int, moment: str) -> None:
     site.fill()
     started = site.start("optimize", "job/train.sh", "--yes", *SHORT)
-    done = started.until("Run directory: ").interrupt().end()
+    started.until_there(Path("/tmp"), f"irsi-{started.process.pid}-*/{moment}")
+    done = started.interrupt(number).end()
     assert done.code == 130
-    assert done.message.startswith("infrarsi: stopped; ")
+    assert done.message == "infrarsi: stopped; nothing of it is running any more\n"
     assert site.runs() == []
