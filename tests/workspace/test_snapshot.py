@@ -239,7 +239,8 @@ def test_too_much_to_copy_is_refused(tmp_path: Path) -> None:
 
 def test_a_node_can_unpack_it(project: Path, store: Path, tmp_path: Path) -> None:
     snapshot = take(project, store)
-    work = unpack(snapshot, Overlay("true", remove=("binary.bin",)), tmp_path / "receipt")
+    overlay = Overlay("true", remove=("binary.bin",))
+    work = unpack(snapshot, overlay, tmp_path / "receipt", tmp_path / "cache")
     assert (work.folder / "huge.bin").stat().st_size == 50 << 30
     assert (work.folder / "link_out").read_text() == "far away"
     assert not (work.folder / "binary.bin").exists()
