@@ -109,8 +109,8 @@ def write(change: Change) -> tuple[Path, ...]:
             staged.append((file, _stage(change.root / file.path, file.after, file.mode)))
         for file, temporary in staged:
             _check_still(change.root, file)
+            done.append(file)  # first, so that a Ctrl-C between the two does not leave it behind
             os.replace(temporary, change.root / file.path)
-            done.append(file)
     except BaseException as error:
         for file in reversed(done):
             _restore(change.root, file)
