@@ -1,1 +1,1 @@
-"""To be filled."""
+"""The commands: one a file; `main` dispatches and turns exceptions into text."""

@@ -13,7 +13,7 @@ SINKS_TOKEN = "@INFRARSI_SINKS@"
 
 
 class RunKind(StrEnum):
-    """What an execution is for (DESIGN section 6, Kinds of run).
+    """What an execution is for.
 
     All kinds carry the same hooks and environment names, so that a job cannot tell them apart.
     `perturbed` is an audit run of the reference whose initial weights are moved by one unit in the

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """The end of one execution: a value, not an exception (DESIGN section 2)."""
+    """The end of one execution: a value, not an exception."""
 
     OK = "ok"
     OOM_GPU = "oom_gpu"

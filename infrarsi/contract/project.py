@@ -1,4 +1,4 @@
-"""The models of infrarsi.yaml, schema `infrarsi-project-v1` (DESIGN section 5).
+"""The models of infrarsi.yaml, schema `infrarsi-project-v1`.
 
 The file has two parts. The contract (see `CONTRACT_KEYS`) is fixed before the search and hashed
 into the run; preferences may change between runs.

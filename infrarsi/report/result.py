@@ -1,4 +1,4 @@
-"""result.json: the outcome of a run for programs (DESIGN section 3)."""
+"""result.json: the outcome of a run for programs."""
 
 from collections import Counter
 from typing import Any

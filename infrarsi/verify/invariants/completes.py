@@ -2,7 +2,7 @@
 
 Why: the cheapest way to a short run is not to finish it. A job that exits 0 after half the steps,
 or that ends its process in a way that leaves the record without its end line, would otherwise be
-measured on what it chose to show (facts/hacks.md T23, and the tampering list of facts/witness.md).
+measured on what it chose to show.
 
 What is asked for:
 

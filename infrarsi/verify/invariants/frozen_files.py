@@ -2,7 +2,7 @@
 
 Why: what decides whether a job is right (data, evaluation, configuration of the loss) must not be
 among what the search may change. Locking such files is the one counter-measure against edited
-evaluators that worked without fail where it was measured (facts/hacks.md S30).
+evaluators that worked without fail where it was measured.
 
 The node compares the digests in the execution's own copy of the project, before the command starts
 and after it ended, so that a job that rewrites a frozen file while it runs, or restores it at the

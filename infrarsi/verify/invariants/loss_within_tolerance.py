@@ -2,7 +2,7 @@
 
 Why: a loss curve that "looks the same" after forty steps proves little, and the three per cent that
 a user would declare as tolerance lets many cheats in: half of the batch moves the first loss by
-0.5 %, a learning rate 5 % higher any loss by 0.1 % (facts/hacks.md S27). Honest changes move it by
+0.5 %, a learning rate 5 % higher any loss by 0.1 %. Honest changes move it by
 rounding alone, which can be measured. So both must hold: the declared tolerance, and a band that
 was calibrated on this very job.
 

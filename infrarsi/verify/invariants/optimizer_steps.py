@@ -2,8 +2,8 @@
 
 Why: a step that is skipped, an update that is clipped away, layers that no longer train, and a
 gradient that is no longer reduced over ranks all save time and leave the loss of forty steps nearly
-as it was (facts/hacks.md T2, T3, T4, T12, T16, T17). What they cannot leave as it was is the path
-of the weights. It was the strongest single signal of all that were tried (facts/witness.md).
+as it was. What they cannot leave as it was is the path of the weights. It was the strongest single
+signal of all that were tried.
 
 What is asked for, of the updates that both runs made:
 

@@ -1,8 +1,7 @@
 """Each update consumes the very same samples as in the reference.
 
 Why: cached batches, a mock batch, one shard again and again, and rows that were cut or zeroed all
-keep every count right (facts/hacks.md T5, T19, T24, C20). Digests of what the model was really
-called with do not.
+keep every count right. Digests of what the model was really called with do not.
 
 A digest is two sums mod 2^64, of a hash of each row and of a hash of each element. Sums are free of
 order, so they add up over micro-batches and ranks: the same rows under another micro-batch, another
@@ -13,7 +12,7 @@ them. Names of inputs take no part, as in `same_workload`.
 
 A run whose updates hold the same rows as the reference's over the whole window, but in another
 order across updates, fails too, and says so: order across updates is a knob that has to be proven
-on its own (DESIGN section 6, Kinds of run).
+on its own.
 
 Not covered where the reference has no digests, or does not read the same data twice: then nothing
 can be said about anyone else's data, and a fixed seed would cover it.

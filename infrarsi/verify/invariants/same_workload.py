@@ -1,8 +1,8 @@
 """Each update consumes as many samples and elements, in rows of the same length, as before.
 
 Why: most cheats shrink the work: shorter sequences, a smaller batch, fewer accumulation steps,
-fewer ranks that train, tokens packed away or padding counted as tokens (facts/hacks.md T1, T2,
-T15, S32). They show in what the model was called with, whatever the configuration says.
+fewer ranks that train, tokens packed away or padding counted as tokens. They show in what the model
+was called with, whatever the configuration says.
 
 What is compared, for each update, summed over ranks and micro-batches (so another micro-batch, with
 the number of accumulation steps or ranks to match, is the same work):

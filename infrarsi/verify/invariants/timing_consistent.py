@@ -2,7 +2,7 @@
 
 Why: step times are the score, so they are what is forged: a patched `time.perf_counter` or
 `cuda.synchronize`, printed step times, work moved into a step that the median does not see, or into
-evaluation, logging and collection between steps (facts/hacks.md H1, H4, H7, T9, T10, T11, T22).
+evaluation, logging and collection between steps.
 Speed is read off the harness's clock in another process; here the rest is held against it.
 
 - *Clocks.* For each rank, the offset between the arrival of each boundary at the harness and the
