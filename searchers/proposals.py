@@ -32,11 +32,6 @@ class Candidates:
         if coding.space.size() <= MAX_ENUMERATED:
             self._all = self._enumerate()
 
-    @property
-    def is_enumerated(self) -> bool:
-        """Whether every valid point is looked at."""
-        return self._all is not None
-
     def best(
         self, score: Score, starts: Sequence[Codes], taken: Collection[Key]
     ) -> tuple[Codes, float] | None:

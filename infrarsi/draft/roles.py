@@ -1,12 +1,12 @@
 """Which files may be edited and which are frozen: decided by name and by what they define."""
 
 import ast
-import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from infrarsi.draft.sources import PythonFile, Sources, dotted
+from infrarsi.node.digests import digest_file
 
 _NAMES = {
     "data": r"data|dataset|datasets|corpus|tokeniz\w*|vocab\w*|preprocess\w*|augment\w*",
@@ -51,7 +51,7 @@ def roles(sources: Sources) -> tuple[Role, ...]:
 
 def digest(root: Path, path: str) -> str:
     """`sha256:` and the digest of a file of the project."""
-    return "sha256:" + hashlib.sha256((root / path).read_bytes()).hexdigest()
+    return digest_file(root / path)
 
 
 def _role(file: PythonFile, entry: PythonFile) -> Role:

@@ -90,21 +90,9 @@ def _is_fused_class(source: Source, node: cst.BaseExpression, depth: int) -> boo
             for e in table.elements
         )
     if isinstance(node, cst.Name):
-        values = _assigned_values(source, node)
+        values = source.assigned_values(node)
         return bool(values) and all(_is_fused_class(source, v, depth - 1) for v in values)
     return False
-
-
-def _assigned_values(source: Source, name: cst.Name) -> list[cst.BaseExpression]:
-    """The values of all plain assignments to a name; empty where anything else binds it."""
-    values = []
-    for node in source.assignments(name):
-        target = source.parent(node)
-        assign = source.parent(target) if isinstance(target, cst.AssignTarget) else None
-        if not isinstance(assign, cst.Assign):
-            return []
-        values.append(assign.value)
-    return values
 
 
 def _reads_item(source: Source, use: cst.CSTNode) -> bool:

@@ -107,20 +107,9 @@ def _is_known_sampler(source: Source, given: cst.BaseExpression) -> bool:
     if isinstance(given, cst.Call):
         return source.qualified(given.func) in _SAMPLERS
     if isinstance(given, cst.Name):
-        values = _values(source, given)
+        values = source.assigned_values(given)
         return bool(values) and all(_is_known_sampler(source, v) for v in values)
     return False
-
-
-def _values(source: Source, name: cst.Name) -> list[cst.BaseExpression]:
-    values = []
-    for node in source.assignments(name):
-        target = source.parent(node)
-        assign = source.parent(target) if isinstance(target, cst.AssignTarget) else None
-        if not isinstance(assign, cst.Assign):
-            return []
-        values.append(assign.value)
-    return values
 
 
 def _collate_hazard(
@@ -145,7 +134,7 @@ def _dataset_hazard(
     if depth == 0:
         return unknown
     if isinstance(dataset, cst.Name):
-        values = _values(source, dataset)
+        values = source.assigned_values(dataset)
         if len(values) != 1:
             return unknown
         return _dataset_hazard(sources, source, values[0], depth - 1)

@@ -211,6 +211,17 @@ class Source:
             return assign.value
         return None
 
+    def assigned_values(self, name: cst.Name) -> list[cst.BaseExpression]:
+        """The values of all assignments to a name; empty where anything else binds it."""
+        values = []
+        for node in self.assignments(name):
+            target = self.parent(node)
+            assign = self.parent(target) if isinstance(target, cst.AssignTarget) else None
+            if not isinstance(assign, cst.Assign):
+                return []
+            values.append(assign.value)
+        return values
+
     def reach(self, qualified: str, at: cst.CSTNode) -> str | None:
         """How existing imports spell a qualified name at a node, the shortest; None if they do not.
 
@@ -249,11 +260,6 @@ class Source:
         """Replace the characters of a node."""
         start, end = self.span(node)
         return Edit(start, end, new)
-
-    def insert_before(self, statement: cst.CSTNode, lines: str) -> Edit:
-        """Insert whole lines, indented like the statement, before it."""
-        at = self._line_start(self.span(statement)[0])
-        return Edit(at, at, self._indented(lines, self.indent(statement)))
 
     def insert_after(self, statement: cst.CSTNode, lines: str) -> Edit:
         """Insert whole lines, indented like the statement, after it (and its trailing comment)."""
