@@ -267,6 +267,30 @@ def eager_kernels():
     torch._dynamo.reset()
 
 
+@pytest.fixture
+def one_process_group():
+    """A real process group of one rank, so that DistributedDataParallel wraps."""
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_model_wrapped_at_once_trains_the_same_weights(
+    tmp_path, monkeypatch, eager_kernels, one_process_group
+) -> None:
+    import torch
+
+    result = apply(WRAPPED_AT_ONCE)
+    assert isinstance(result, Applied)
+    old = run(WRAPPED_AT_ONCE, tmp_path, monkeypatch)
+    new = run(result.files["train.py"], tmp_path, monkeypatch)
+    assert new._compiled_call_impl is not None
+    for key, value in old.state_dict().items():
+        torch.testing.assert_close(new.state_dict()[key], value)
+
+
 @pytest.mark.parametrize("name", sorted(SPELLINGS.keys() - {"wrapped-at-once"}))
 def test_compiled_job_trains_the_same_weights_under_the_same_names(
     name: str, tmp_path, monkeypatch, eager_kernels

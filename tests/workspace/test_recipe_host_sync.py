@@ -327,7 +327,7 @@ LOOK_ALIKES = [
         "int-metric",
         "running_loss += loss.item()",
         "running_loss += (model(x) > 0).sum().item()",
-        "already",
+        "waits for the device at every step",
     ),
     (
         "lambda",
@@ -355,6 +355,12 @@ LOOK_ALIKES = [
         "running_loss += loss.item()",
         "running_loss += round(loss.item(), 3)",
         "needs the loss at every step",
+    ),
+    (
+        "metric-waits-anyway",
+        "        running_loss += loss.item()\n",
+        "        running_loss += loss.item()\n        right += (model(x) > 0).sum().item()\n",
+        "waits for the device at every step",
     ),
     (
         "deleted",

@@ -20,6 +20,7 @@ from infrarsi.workspace.recipes.source import (
 )
 from infrarsi.workspace.recipes.source_flow import parameter_names
 
+_WAITING = ("item", "tolist", "cpu", "numpy")
 _ON_DEVICE = ".detach().double()"
 _CLOCKS = re.compile(
     r"perf_counter|monotonic|process_time|\btime\(|time_ns|elapsed_time|timeit|[Tt]imer|profile"
@@ -109,7 +110,7 @@ class _Loop:
         if any(re.search(r"\bmps\b", source.text) for source in self.sources):
             reasons.append(f"{self.source.where(self.loop.loop)}: float64 is not there on `mps`")
             return []
-        needed = [*self._collect(), *self._decisions()]
+        needed = [*self._collect(), *self._decisions(), *self._other_waits()]
         self._settle()
         needed += self.problems.values()
         reasons += needed
@@ -226,6 +227,14 @@ class _Loop:
             )
             if names & self.losses and not is_identity:
                 yield f"{self.source.where(node)}: a branch needs the loss at every step"
+
+    def _other_waits(self) -> Iterator[str]:
+        """A reason for everything else that waits for the device at every step."""
+        known = {node for read, _ in self._loss_reads() for node in walk(read)}
+        for call in self.source.method_calls(*_WAITING, under=self.loop.loop):
+            if call not in known and self.loop.at_every_step(call):
+                text = " ".join(self.source.code(call).split())[:60]
+                yield f"{self.source.where(call)}: `{text}` waits for the device at every step"
 
     # Whether the number may wait
 
