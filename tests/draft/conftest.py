@@ -6,20 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from infrarsi.draft import Draft, Machine, draft
-
 JOBS = Path(__file__).with_name("jobs")
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TRAIN = """import argparse
-import torch
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--steps", type=int, default=50)
-parser.add_argument("--out", default="out")
-args = parser.parse_args()
-loss = torch.zeros(1, requires_grad=True)
-loss.sum().backward()
-"""
 
 
 @pytest.fixture
@@ -46,8 +34,3 @@ def write(tmp_path: Path) -> Callable[[Mapping[str, str]], Path]:
         return root
 
     return make
-
-
-def read(target: Path, *, cpus: int = 8, gpus: int = 0, **options: str) -> Draft:
-    """A draft for a machine of the test's choice, in an empty environment."""
-    return draft(target, machine=Machine(cpus, gpus), environ={}, **options)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import read
+from reading_jobs import read
 
 from infrarsi.contract import Place, PlaceKind, Project
 from infrarsi.contract.files import dump, parse

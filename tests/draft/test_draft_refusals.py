@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from conftest import TRAIN, read
+from reading_jobs import TRAIN, read
 
 from infrarsi.errors import UserError
 

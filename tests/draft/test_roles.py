@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from conftest import TRAIN, read
+from reading_jobs import TRAIN, read
 
 Make = Callable[[Mapping[str, str]], Path]
 MODULE = "import torch.nn as nn\n\n\nclass Net(nn.Module):\n    pass\n"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from conftest import TRAIN, read
+from reading_jobs import TRAIN, read
 
 Make = Callable[[Mapping[str, str]], Path]
 LAUNCH = "python train.py --steps 50\n"
