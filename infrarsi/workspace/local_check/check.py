@@ -1,18 +1,17 @@
 """Executes old and new code of a change on recorded inputs and compares what comes out."""
 
-import contextlib
 import json
 import os
 import shutil
-import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from infrarsi.node.environment import looks_secret
 from infrarsi.workspace.local_check.changes import Changes, changes
 from infrarsi.workspace.local_check.outcome import CheckOutcome, CheckStatus, not_possible
+from infrarsi.workspace.local_check.quiet import run_quietly
 from infrarsi.workspace.local_check.recording import GUEST, Recording
 
 _MAX_SOURCE_BYTES = 1 << 20
@@ -102,41 +101,31 @@ def _only_code(folder: str, names: list[str]) -> list[str]:
 def _compare(python: str, folder: Path, spec: Mapping[str, object], timeout_s: float) -> str:
     """Run the comparison; why it gave no answer, or ""."""
     (folder / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "PYTHONHOME") and not looks_secret(name)
+    }
     environment.update(
         OMP_NUM_THREADS="1",
         PYTHONDONTWRITEBYTECODE="1",
         CUDA_VISIBLE_DEVICES="",
         TMPDIR=str(folder),
     )
-    with (folder / "stderr").open("wb") as errors:
-        process = subprocess.Popen(
-            [python, str(GUEST / "compare.py"), str(folder / "spec.json")],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            start_new_session=True,
-        )
-    try:
-        process.wait(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
+    ended, last = run_quietly(
+        [python, str(GUEST / "compare.py"), str(folder / "spec.json")],
+        folder=folder,
+        environment=environment,
+        timeout_s=timeout_s,
+        remove=[folder],
+    )
+    if not ended.by_itself:
         return f"the comparison did not end in {timeout_s:.0f} s"
-    finally:
-        _end_group(process)
-    if process.returncode != 0 or not (folder / "answer.json").exists():
-        lines = (folder / "stderr").read_text(errors="replace").strip().splitlines()
-        return f"the comparison ended with exit code {process.returncode}" + (
-            f" ({lines[-1]})" if lines else ""
+    if ended.exit_code != 0 or not (folder / "answer.json").exists():
+        return f"the comparison ended with exit code {ended.exit_code}" + (
+            f" ({last})" if last else ""
         )
     return ""
-
-
-def _end_group(process: "subprocess.Popen[bytes]") -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _outcome(answer: list[list[object]], seconds: float) -> CheckOutcome:

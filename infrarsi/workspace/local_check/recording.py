@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,10 +10,10 @@ from pathlib import Path
 
 from infrarsi.contract import ExecutionRequest, NodeInfo
 from infrarsi.errors import UserError
-from infrarsi.node.environment import command_environment
-from infrarsi.node.supervised import Supervised
+from infrarsi.node.environment import CommandEnvironment, command_environment
 from infrarsi.node.tree import WorkTree, remove_tree, unpack
 from infrarsi.workspace.local_check.outcome import CheckOutcome, not_possible
+from infrarsi.workspace.local_check.quiet import run_quietly
 
 GUEST = Path(__file__).with_name("guest")
 _SITE = '''"""Lets the recorder wait for torch, after whatever else is to be customized."""
@@ -76,7 +74,8 @@ def record(
         seconds = time.monotonic() - started
         return not_possible(f"the project could not be laid out: {error}", seconds)
     try:
-        variables = dict(command_environment(base, request, tree, node).variables)
+        environment = command_environment(base, request, tree, node)
+        variables = environment.variables
         site = str(into / "site")
         paths = [site, *filter(None, [variables.get("PYTHONPATH")])]
         variables.update(
@@ -84,7 +83,7 @@ def record(
             INFRARSI_RECORD_ROOT=str(tree.folder),
             INFRARSI_RECORD_OUT=str(into / "calls"),
         )
-        why = _run(tree, request.overlay.command, variables, timeout_s)
+        why = _run(tree, request.overlay.command, environment, timeout_s)
     finally:
         for path in tree.removable:
             remove_tree(path)
@@ -104,40 +103,19 @@ def _prepare(into: Path, files: Iterable[str]) -> None:
     (into / "calls" / "files.json").write_text(json.dumps(sorted(files)), encoding="utf-8")
 
 
-def _run(tree: WorkTree, command: str, variables: Mapping[str, str], timeout_s: float) -> str:
+def _run(tree: WorkTree, command: str, environment: CommandEnvironment, timeout_s: float) -> str:
     """Run the command to its end; says why nothing may have been recorded."""
-    supervised = Supervised(
+    ended, last = run_quietly(
         ["bash", "-c", tree.fill_in(command)],
         folder=tree.folder,
-        environment=variables,
-        grace_s=2.0,
+        environment=environment.variables,
         timeout_s=timeout_s,
         remove=tree.removable,
+        secrets=environment.secrets,
     )
-    drain = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import sys; d = sys.stdin.buffer.read(); sys.stdout.buffer.write(d[-2000:])",
-        ],
-        stdin=supervised.output,
-        stdout=subprocess.PIPE,
-    )
-    try:
-        ended = None
-        while ended is None:
-            ended = supervised.wait(timeout_s)
-        supervised.output.close()
-        tail = drain.communicate()[0].decode(errors="replace").strip()
-    finally:
-        supervised.close()
-        if drain.poll() is None:
-            drain.kill()
-            drain.wait()
     if not ended.by_itself:
         return f"the job made no optimizer step in {timeout_s:.0f} s"
-    last = tail.splitlines()[-1] if tail else "it printed nothing"
-    return f"the job ended with exit code {ended.exit_code} ({last})"
+    return f"the job ended with exit code {ended.exit_code} ({last or 'it printed nothing'})"
 
 
 def _read(done: Path, tree: Path, seconds: float) -> Recording:
