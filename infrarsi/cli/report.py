@@ -11,15 +11,23 @@ def report(run: RunDir = None, out: Out = None) -> None:
     """Print the report of a run: verdicts, the recommended change, what it cost."""
     folder = run or max((out or Path(".infrarsi") / "runs").glob(f"*/{_JOURNAL}"), default=None)
     folder = folder.parent if folder and folder.name == _JOURNAL else folder
-    path = folder / "REPORT.md" if folder else None
-    if path and path.is_file():
-        print(path.read_text(encoding="utf-8"), end="")
+    if folder and _is_up_to_date(folder):
+        print((folder / "REPORT.md").read_text(encoding="utf-8"), end="")
     else:
         print(_made(run, out), end="")
 
 
+def _is_up_to_date(folder: Path) -> bool:
+    """Whether nothing was journalled after the report was written, as by a run that goes on."""
+    try:
+        written = (folder / "REPORT.md").stat().st_mtime_ns
+        return written >= (folder / _JOURNAL).stat().st_mtime_ns
+    except OSError:
+        return False
+
+
 def _made(run: Path | None, out: Path | None) -> str:
-    """The report of a run that was killed before it wrote one; raises UserError without a run."""
+    """The report of a run that has none as of now; raises UserError without a run."""
     from infrarsi.cli.workflow import promoted_diff
     from infrarsi.report import report as render
     from infrarsi.runs import DEFAULT_ROOT, RunDirectory, RunState, read

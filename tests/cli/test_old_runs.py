@@ -1,6 +1,7 @@
 """What the commands say of runs that ended in ways other than a promotion, from their journals."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,13 @@ def test_a_report_that_was_never_written_is_made_from_the_journal(site: Site, st
     assert done.out.startswith("# InfraRSI report: job\n\n**")
     assert "## The reference" in done.out
     assert not (run / "REPORT.md").exists(), "only looked at"
+
+
+def test_a_report_that_is_older_than_the_journal_is_made_anew(site: Site) -> None:
+    run = put(site, "promoted")
+    report = run / "REPORT.md"
+    report.write_text("of an interrupt long ago\n")
+    os.utime(report, ns=(0, 0))
+    assert site.infrarsi("report", str(run)).out.startswith("# InfraRSI report: job\n\n**")
+    report.write_text("as of now\n")
+    assert site.infrarsi("report", str(run)).out == "as of now\n"
