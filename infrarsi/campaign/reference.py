@@ -76,6 +76,13 @@ def _insist(desk: Desk, result: ExecutionResult) -> None:
             where=desk.project.launch.command,
             fix="name the flag or variable that moves it under `sinks:` in infrarsi.yaml",
         )
+    if result.outcome is Outcome.OK and result.frozen_changed:
+        raise UserError(
+            f"the job changed files that every run reads: {', '.join(result.frozen_changed[:3])}",
+            where=f"`{desk.project.launch.command}`",
+            fix="name the flag or variable that moves what it writes under `sinks:` in "
+            "infrarsi.yaml, or take the file out of `frozen:`",
+        )
     if result.outcome is Outcome.OK:
         return
     log = desk.run.receipt(result.execution_id) / "stdout.log"

@@ -282,3 +282,15 @@ def test_a_reference_that_wrote_outside_its_copy_stays_refused_when_resumed(bed:
     bed.world.execute = execute  # type: ignore[method-assign]
     with pytest.raises(UserError, match="wrote outside its own copy: /home/me"):
         bed.campaign().doctor()
+
+
+def test_a_reference_that_changes_what_the_next_run_reads_is_refused(bed: Bed) -> None:
+    execute = bed.world.execute
+
+    def changes(request: ExecutionRequest) -> ExecutionResult:
+        return replace(execute(request), frozen_changed=("data/train.bin",))
+
+    bed.world.execute = changes  # type: ignore[method-assign]
+    with pytest.raises(UserError, match="changed files that every run reads: data/train"):
+        bed.campaign().doctor()
+    assert bed.world.launched == ["ref-01-timed"]
