@@ -59,8 +59,10 @@ class HeldBench:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._drop()
-        self._pool.release(self._lease)
+        try:
+            self._drop()
+        finally:
+            self._pool.release(self._lease)
 
     def start(self, request: ExecutionRequest) -> "HeldJob":
         """Start one execution.

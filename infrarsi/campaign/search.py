@@ -169,7 +169,9 @@ class SearchSession:
         if earlier is not None:
             self._refuse(number, proposal, f"the same job as trial {earlier.number}", earlier)
             return None
-        flight = Flight(number, proposal, candidate, f"trial-{number:03d}")
+        flight = Flight(
+            number, proposal, candidate, self._desk.run.free_name(f"trial-{number:03d}")
+        )
         self._desk.run.write_candidate(
             candidate.id,
             {"settings": dict(candidate.settings), "point": proposal.point},

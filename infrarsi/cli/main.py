@@ -1,5 +1,6 @@
 """The `infrarsi` command: dispatch, and the one place where exceptions become text."""
 
+import errno
 import os
 import signal
 import sys
@@ -81,6 +82,10 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _end(render(ExternalError(f"the disk is full: {error}", fix="free some space")), 3)
 
 
 def _stopped(how: str = "") -> str:

@@ -22,7 +22,7 @@ from infrarsi.contract import (
     SnapshotRef,
     Space,
 )
-from infrarsi.errors import Interrupted
+from infrarsi.errors import Interrupted, UserError
 from infrarsi.runs import RunDirectory
 
 if TYPE_CHECKING:
@@ -239,6 +239,10 @@ class Workbench:
             return overlay(self._project, Sources.of(snapshot), candidate)
         except PatchFailed as error:
             return Refused(str(error))
+        except UserError as error:
+            if candidate.is_reference:
+                raise
+            return Refused(f"{error.where}: {error.what}" if error.where else error.what)
 
 
 def _report(recipe: "Recipe", status: str, reason: str, notes: Sequence[str] = ()) -> RecipeReport:

@@ -194,7 +194,7 @@ def conduct(opened_: Opened, *, on_interrupt: OnInterrupt, full_doctor: bool) ->
     campaign.doctor(full=full_doctor)
     campaign.prepare()
     if campaign.search() == "interrupt":
-        if on_interrupt is OnInterrupt.STOP:
+        if on_interrupt is OnInterrupt.STOP or not campaign.ranking():
             raise Interrupted
         campaign.end_search("interrupt")
         opened_.acknowledge()

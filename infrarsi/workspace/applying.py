@@ -3,7 +3,7 @@
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,8 +70,9 @@ def plan(
     code = tuple(_code_change(root, sources, path, text) for path, text in new_code.items())
     before = {path: sources.text(path) for path in new_code}
     diff = make(before, new_code)
-    refusals = tuple(_refusals(root, code, expected))
     launch = LaunchText.of(project, sources)
+    measured = {*project.editable, *project.frozen, *([launch.path] if launch.path else [])}
+    refusals = (*_refusals(root, code, expected), *_moved_on(root, measured, code, expected))
     changed = launch.with_settings(project, candidate.settings)
     text = optimized_script.render(
         optimized_script.Facts(
@@ -79,15 +80,15 @@ def plan(
             run_id,
             candidate.describe(),
             tuple(sorted(new_code)),
-            PATCH_NAME if refusals else None,
+            PATCH_NAME if refusals and diff else None,
         ),
         changed,
     )
     script = _script_change(root, optimized_script.place(launch.path), text, launch.path)
     files = [script]
-    if refusals:
+    if refusals and diff:
         files.append(_patch_file(root, diff))
-    else:
+    elif not refusals:
         files = [*code, script]
     old_script = script.before.decode(errors="replace") if script.before is not None else None
     shown = diff + make(
@@ -162,6 +163,19 @@ def _refusals(root: Path, code: tuple[FileChange, ...], expected: Mapping[str, s
             found.append(f"`{file.path}` is read-only")
     dirty = git.dirty(root, [file.path for file in code])
     found += [f"`{path}` has changes that are not committed" for path in dirty]
+    return found
+
+
+def _moved_on(
+    root: Path, measured: Collection[str], code: tuple[FileChange, ...], expected: Mapping[str, str]
+) -> list[str]:
+    """Why the job is not the one that was measured: other code, its script, frozen files."""
+    patched_paths = {file.path for file in code}
+    found = []
+    for path in sorted(set(measured) - patched_paths):
+        now, wanted = _content(root, path), expected.get(path)
+        if wanted is not None and (now is None or digest_bytes(now) != wanted):
+            found.append(f"`{path}` is not what the run measured any more")
     return found
 
 

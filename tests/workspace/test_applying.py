@@ -232,9 +232,20 @@ def test_code_that_is_dirty_in_git_is_left_alone(in_git: Job, tmp_path: Path) ->
 
 
 def test_other_dirty_files_do_not_matter(in_git: Job) -> None:
-    (in_git.root / "train.py").write_text("# mine\n")
+    (in_git.root / "notes.txt").write_text("mine\n")
     (in_git.root / "new.py").touch()
     assert in_git.plan().refusals == ()
+
+
+@pytest.mark.parametrize("path", ["train.py", "train.sh"])
+def test_a_job_that_has_moved_on_elsewhere_is_left_alone(job: Job, path: str) -> None:
+    with (job.root / path).open("a") as file:
+        file.write("# mine\n")
+    change = job.plan()
+    assert change.refusals == (f"`{path}` is not what the run measured any more",)
+    assert "model.py" not in change.paths
+    settings_only = job.plan(patched=False)
+    assert settings_only.paths == ("infrarsi_optimized.sh",)
 
 
 def test_a_project_that_git_does_not_track_is_not_dirty(job: Job) -> None:
@@ -285,7 +296,7 @@ def test_a_failure_half_way_restores_what_was_written(
 
 
 def test_a_branch_holds_the_change_alone(in_git: Job) -> None:
-    (in_git.root / "train.py").write_text("# mine\n")
+    (in_git.root / "notes.txt").write_text("mine\n")
     (in_git.root / "untracked.py").touch()
     before = tree_digest(in_git.root, skip=(".git",))
     status = in_git.git("status", "--porcelain")

@@ -8,6 +8,9 @@ The node compares the digests in the execution's own copy of the project, before
 and after it ended, so that a job that rewrites a frozen file while it runs, or restores it at the
 end, shows as well as one that was patched. A file that is missing counts as changed.
 
+A run that writes outside its own copy, where the reference does not, may change what it must not
+and what another run reads; so it fails here as well.
+
 Not covered where the contract names no frozen file: the check would pass whatever happened.
 """
 
@@ -24,6 +27,10 @@ def judge(comparison: Comparison) -> CheckResult:
     if changed:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         return failed(CHECK, f"`{changed[0]}`{more} differs from the digest in the contract")
+    allowed = {path for rank in comparison.reference_result.ranks for path in rank.outside_writes}
+    outside = sorted({p for rank in comparison.result.ranks for p in rank.outside_writes} - allowed)
+    if outside:
+        return failed(CHECK, f"it wrote outside its own copy, to {outside[0]!r}")
     if not frozen:
         return uncovered(CHECK, "the contract names no frozen file (`frozen:` in infrarsi.yaml)")
     return passed(CHECK, f"{len(frozen)} files with the digests of the contract, before and after")
