@@ -56,10 +56,10 @@ def test_a_job_without_a_step_within_its_time(site: Site) -> None:
     assert site.infrarsi("init", "job/train.sh").code == 0
     contract = site.job / "infrarsi.yaml"
     text = contract.read_text()
-    contract.write_text(text.replace("launch:\n", "launch:\n  start_timeout_s: 6\n"))
+    contract.write_text(text.replace("launch:\n", "launch:\n  start_timeout_s: 2\n"))
     done = doctor(site)
     assert done.code == 2
-    assert "no optimizer step within 6 s (`launch.start_timeout_s`)" in done.message
+    assert "no optimizer step within 2 s (`launch.start_timeout_s`)" in done.message
     assert "\n  fix: if the job trains, raise `launch.start_timeout_s`" in done.message
 
 

@@ -146,6 +146,19 @@ def test_an_interrupt_in_the_search_verifies_the_best_so_far(killed: Killed, num
 
 
 @pytest.mark.slow
+def test_an_interrupt_before_the_first_trial_has_nothing_to_verify(killed: Killed) -> None:
+    journal = Path(killed.site.folder, killed.run, "journal.jsonl")
+    lines = journal.read_text().splitlines(keepends=True)
+    first = next(i for i, line in enumerate(lines) if json.loads(line)["event"] == "proposal")
+    journal.write_text("".join(lines[:first]))
+    started = killed.site.start("run", "--resume", killed.run, *SHORT)
+    done = started.until_job("trial-001-again1").interrupt().end()
+    assert done.code == 130
+    assert "`infrarsi run --resume" in done.message
+    assert killed.events("search_ended") == []
+
+
+@pytest.mark.slow
 def test_a_stop_in_the_search_can_be_gone_on_with(killed: Killed) -> None:
     stop = ("--on-interrupt", "stop")
     started = killed.site.start("run", "--resume", killed.run, *SHORT, *stop)

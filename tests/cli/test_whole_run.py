@@ -296,20 +296,21 @@ def test_damage_in_the_middle_of_the_journal_is_refused(finished: Finished) -> N
 
 
 def test_a_receipt_that_is_gone_is_the_worlds_fault(finished: Finished) -> None:
-    """Resuming reads the reference's receipts back."""
-    journal, receipts = finished.run / "journal.jsonl", finished.run / "receipts"
-    whole = journal.read_bytes()
+    """An unfinished run reads the reference's receipts back."""
+    journal = finished.run / "journal.jsonl"
+    receipt = finished.run / "receipts" / "ref-01-timed" / "receipt.json"
+    whole, hidden = journal.read_bytes(), receipt.with_suffix(".hidden")
     lines = whole.splitlines(keepends=True)
     kept = [line for line in lines if json.loads(line)["event"] not in ("finished", "applied")]
     journal.write_bytes(b"".join(kept))
-    receipts.rename(finished.run / "hidden")
+    receipt.rename(hidden)
     try:
         done = finished.site.infrarsi("finish")
     finally:
-        (finished.run / "hidden").rename(receipts)
+        hidden.rename(receipt)
         journal.write_bytes(whole)
     assert done.code == 3
-    assert "the receipt cannot be read" in done.message
+    assert "ref-01-timed/receipt.json: the receipt cannot be read" in done.message
     assert finished.site.tree() == finished.before
 
 

@@ -27,7 +27,7 @@ targets = rows[:, :1].sin()
 at = 0
 for step in range(args.max_steps):
     for _ in range(args.gradient_accumulation_steps):
-        time.sleep(0.02)
+        time.sleep(0.012)
         x, y = rows[at : at + size], targets[at : at + size]
         at += size
         loss = (model(x) - y).pow(2).mean() / args.gradient_accumulation_steps
