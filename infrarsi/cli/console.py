@@ -54,7 +54,8 @@ class Console:
 
     def _write_log(self, text: str) -> None:
         assert self._log is not None
-        self._log.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+        lines = text.replace("\n", "\n         ")
+        self._log.write(f"{time.strftime('%H:%M:%S')} {lines}\n")
         self._log.flush()
 
     def close(self) -> None:
