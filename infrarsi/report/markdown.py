@@ -124,8 +124,8 @@ def _same_job(state: RunState) -> str:
     head = f"## Still the same job: {verdict.passed} of {len(CHECKS)} checks passed"
     left = sum(r.status is Status.NOT_COVERED for r in verdict.results)
     note = (
-        f"\n\n{counted(left, 'check')} could not be judged on this job, and so proves nothing; the "
-        "table says why."
+        f"\n\nNot judged on this job, and so counted for nothing: {counted(left, 'check')}; the table "
+        "says why."
         if left
         else ""
     )
@@ -243,11 +243,14 @@ def _cost(state: RunState) -> str:
         )
     ]
     llm = state.started.get("llm", {}).get("backend", "none")
+    own_s = costs.overhead_per_trial_s
+    between = (
+        f" InfraRSI's own time between two trials: {seconds(own_s)} (median)." if own_s else ""
+    )
     lines = [
         "## What it cost",
         table(("use", f"{device}-hours", f"{device} time"), rows),
-        f"Wall time {seconds(state.wall_s)}; InfraRSI's own time between two "
-        f"trials {seconds(costs.overhead_per_trial_s)} (median); language model: {llm}, no tokens.",
+        f"Wall time: {seconds(state.wall_s)}.{between} Language model: {llm}, no tokens.",
     ]
     return "\n\n".join(lines)
 
@@ -266,6 +269,6 @@ def _environment(state: RunState) -> str:
             "## Where it ran",
             table(("node", "CPUs", "GPU", "GPUs"), rows),
             f"InfraRSI {version}, run `{state.started.get('run_id')}`, project digest "
-            f"`{str(state.started.get('snapshot', ''))[:12]}`.",
+            f"`{str(state.started.get('snapshot', ''))[:19]}`.",
         )
     )

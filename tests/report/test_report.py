@@ -61,7 +61,7 @@ def test_the_change_is_shown_with_what_it_replaces(promoted: RunState) -> None:
 def test_what_is_not_covered_counts_for_nothing(promoted: RunState) -> None:
     text = report(promoted)
     assert "## Still the same job: 15 of 16 checks passed" in text
-    assert "1 check could not be judged on this job, and so proves nothing" in text
+    assert "Not judged on this job, and so counted for nothing: 1 check;" in text
     assert "| L1 | memory_cap | not covered | not judged \\| yet |" in text
 
 
