@@ -124,8 +124,8 @@ def _same_job(state: RunState) -> str:
     head = f"## Still the same job: {verdict.passed} of {len(CHECKS)} checks passed"
     left = sum(r.status is Status.NOT_COVERED for r in verdict.results)
     note = (
-        f"\n\nNot judged on this job, and so counted for nothing: {counted(left, 'check')}; the table "
-        "says why."
+        f"\n\nNot judged on this job, and so counted for nothing: {counted(left, 'check')}; "
+        "the table says why."
         if left
         else ""
     )
