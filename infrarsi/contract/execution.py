@@ -128,6 +128,9 @@ class ExecutionResult:
     files whose digest differs after the run. `log_tail` ends the captured output (stdout.log in the
     receipt folder has all of it). `leftover` names processes that had to be killed afterwards.
     `peak_at_least_bytes`: lower bound of the memory needed, for an out-of-memory run.
+    `printed`: numbers that the job printed, by label: `[step, value, line of stdout.log]` each, in
+    the order of the log (`infrarsi.node.printed`). `checkpoints`: for each checkpoint that the run
+    left, by its path below the sinks, what is in it (`infrarsi.node.checkpoints`).
     """
 
     execution_id: str
@@ -144,6 +147,8 @@ class ExecutionResult:
     log_tail: str = ""
     leftover: tuple[str, ...] = ()
     peak_at_least_bytes: int | None = None
+    printed: dict[str, list[list[float]]] = field(default_factory=dict)
+    checkpoints: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def peak_bytes(self) -> int | None:

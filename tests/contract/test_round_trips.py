@@ -82,6 +82,8 @@ RESULT = ExecutionResult(
     frozen_changed=("data.py",),
     leftover=("python",),
     peak_at_least_bytes=5,
+    printed={"loss": [[1.0, 3.25, 7.0]]},
+    checkpoints={"out/last.pt": {"keys": ["model"], "bytes": 10}},
 )
 TRIAL = Trial(2, {"a": 1, "b": False}, Outcome.OK, True, 0.5, 3.0, 10, None, ("n1", "n2"), 9.0)
 VERDICT = Verdict(tuple(CheckResult(c, Status.PASSED, f"{c} holds") for c in CHECKS))
@@ -96,6 +98,13 @@ def test_it_survives_json(value: Any) -> None:
     again = type(value).from_dict(json.loads(json.dumps(value.to_dict())))
     assert again == value
     assert again.to_dict() == value.to_dict()
+
+
+def test_a_result_of_an_older_version_says_nothing_of_what_was_printed_or_saved() -> None:
+    older = RESULT.to_dict()
+    del older["printed"], older["checkpoints"]
+    read = ExecutionResult.from_dict(older)
+    assert (read.printed, read.checkpoints) == ({}, {})
 
 
 def test_a_proposal_is_plain_data() -> None:
