@@ -7,6 +7,18 @@ stamps each with the harness's clock and turns them into these.
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+_TUPLES = (
+    "optimizers",
+    "problems",
+    "outside_writes",
+    "models",
+    "settings",
+    "weights",
+    "companions",
+    "states",
+    "precision",
+)
+
 
 @dataclass(frozen=True)
 class StepRecord:
@@ -24,6 +36,16 @@ class StepRecord:
     mod 2**64, only on close looks. `weights`: sampled parameter values after the step.
     `optimizer_calls`: how often each optimizer stepped. `skipped`: a GradScaler skipped the step.
     `compile_s`: what torch's compiler says that it took within this step.
+
+    Empty where they were not seen: `gradients` (audit): parameter to [norm, projection] of the
+    gradient that the optimizer is given, after clipping and unscaling, None where it has none; of
+    the local part for parameters that the model line calls `sharded`. `matmul_dtypes` (audit):
+    dtypes of the matrix products in the autograd graph, compiled parts left out. `random` (close
+    looks): device to 1.0 if training forwards moved the CPU's random state, or to how far they
+    moved a CUDA generator's offset. `dropout_calls` (audit): functional dropout calls by
+    probability, compiled ones left out. `eval_digests` (close looks): like `digests`, of evaluation
+    forwards. `eval_outputs` (audit): norm of the floating outputs of each of the first evaluation
+    forwards.
     """
 
     index: int
@@ -48,11 +70,25 @@ class StepRecord:
     eval_calls: int = 0
     eval_samples: int = 0
     eval_losses: tuple[float, ...] = ()
+    gradients: dict[str, list[float] | None] = field(default_factory=dict)
+    matmul_dtypes: tuple[str, ...] = ()
+    random: dict[str, float] = field(default_factory=dict)
+    dropout_calls: dict[str, int] = field(default_factory=dict)
+    eval_digests: dict[str, tuple[int, int]] = field(default_factory=dict)
+    eval_outputs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class RankRecord:
-    """Everything one rank said; `sealed` only if its chain is whole and its end line came."""
+    """Everything one rank said; `sealed` only if its chain is whole and its end line came.
+
+    The tuples of dicts are lines as the guest sent them; its README lists their fields. `models`:
+    every trained model (`model` is the first). `settings`: scalars of a parameter group that differ
+    from what was last said. `weights`: per tensor [norm, projection] at the start and the end of an
+    audit. `companions`: weights kept beside the trained model. `states`: optimizer state by key.
+    `precision`: autocast, dtypes and matrix-product flags, first after step 1 and then when they
+    change. All are empty in records of older versions, and where nothing was seen.
+    """
 
     rank: int
     world_size: int
@@ -67,6 +103,12 @@ class RankRecord:
     oom: dict[str, Any] | None = None
     error: str | None = None
     outside_writes: tuple[str, ...] = ()
+    models: tuple[dict[str, Any], ...] = ()
+    settings: tuple[dict[str, Any], ...] = ()
+    weights: tuple[dict[str, Any], ...] = ()
+    companions: tuple[dict[str, Any], ...] = ()
+    states: tuple[dict[str, Any], ...] = ()
+    precision: tuple[dict[str, Any], ...] = ()
 
     @property
     def peak_bytes(self) -> int | None:
@@ -83,14 +125,17 @@ class RankRecord:
         """The inverse of `to_dict`."""
         fields = dict(data)
         fields["steps"] = tuple(_step(step) for step in fields.get("steps", ()))
-        for name in ("optimizers", "problems", "outside_writes"):
+        for name in _TUPLES:
             fields[name] = tuple(fields.get(name, ()))
+        if not fields["models"] and fields.get("model"):
+            fields["models"] = (fields["model"],)
         return cls(**fields)
 
 
 def _step(data: dict[str, Any]) -> StepRecord:
     fields = dict(data)
-    fields["digests"] = {k: (v[0], v[1]) for k, v in fields.get("digests", {}).items()}
-    for name in ("weights", "learning_rates", "eval_losses"):
+    for name in ("digests", "eval_digests"):
+        fields[name] = {k: (v[0], v[1]) for k, v in fields.get(name, {}).items()}
+    for name in ("weights", "learning_rates", "eval_losses", "matmul_dtypes", "eval_outputs"):
         fields[name] = tuple(fields.get(name, ()))
     return StepRecord(**fields)

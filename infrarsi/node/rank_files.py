@@ -66,6 +66,12 @@ def load_rank(path: Path) -> RankRecord:
         oom=oom or None,
         error=f"{error['type']}: {error.get('text', '')}" if error else None,
         outside_writes=tuple(str(line["path"]) for line in found.all("write")),
+        models=tuple(found.all("model")),
+        settings=tuple(found.all("settings")),
+        weights=tuple(found.all("weights")),
+        companions=tuple(found.all("companion")),
+        states=tuple(found.all("state")),
+        precision=tuple(found.all("precision")),
     )
 
 
@@ -136,7 +142,7 @@ def _step(line: dict[str, Any], beat: dict[str, Any]) -> StepRecord:
         samples=int(line.get("samples", 0)),
         elements=dict(line.get("elements", {})),
         shapes=dict(line.get("shapes", {})),
-        digests={name: (int(v[0]), int(v[1])) for name, v in line.get("digests", {}).items()},
+        digests=_digests(line.get("digests", {})),
         weights=tuple(line.get("weights", ())),
         optimizer_calls=dict(line.get("optimizer_calls", {})),
         learning_rates=tuple(line.get("learning_rates", ())),
@@ -147,4 +153,14 @@ def _step(line: dict[str, Any], beat: dict[str, Any]) -> StepRecord:
         eval_calls=int(line.get("eval_calls", 0)),
         eval_samples=int(line.get("eval_samples", 0)),
         eval_losses=tuple(line.get("eval_losses", ())),
+        gradients=dict(line.get("gradients", {})),
+        matmul_dtypes=tuple(line.get("matmul_dtypes", ())),
+        random=dict(line.get("random", {})),
+        dropout_calls=dict(line.get("dropout_calls", {})),
+        eval_digests=_digests(line.get("eval_digests", {})),
+        eval_outputs=tuple(line.get("eval_outputs", ())),
     )
+
+
+def _digests(said: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    return {name: (int(sums[0]), int(sums[1])) for name, sums in said.items()}

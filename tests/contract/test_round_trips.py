@@ -43,6 +43,12 @@ STEP = StepRecord(
     weights=(0.1, 0.2),
     learning_rates=(1e-3,),
     eval_losses=(0.4,),
+    gradients={"line.weight": [0.5, -0.25], "unused": None},
+    matmul_dtypes=("float32",),
+    random={"cpu": 1.0},
+    dropout_calls={"0.1": 2},
+    eval_digests={"x": (3, 4)},
+    eval_outputs=(1.5,),
 )
 RANK = RankRecord(
     rank=1,
@@ -54,6 +60,13 @@ RANK = RankRecord(
     end={"peak_bytes": 1024},
     problems=("late",),
     outside_writes=("/tmp/x",),
+    model={"cls": "Net", "dropout": {"0.1": 2}},
+    models=({"cls": "Net", "dropout": {"0.1": 2}}, {"cls": "Critic"}),
+    settings=({"i": 3, "optimizer": "0:AdamW", "group": 0, "settings": {"lr": 0.1}},),
+    weights=({"when": "start", "model": 0, "tensors": {"line.weight": [1.0, 0.5]}},),
+    companions=({"when": "end", "kind": "dict", "norm": 1.0},),
+    states=({"optimizer": "0:AdamW", "key": "exp_avg", "dtypes": ["float32"]},),
+    precision=({"i": 1, "flags": {"allow_tf32_matmul": False}},),
 )
 REQUEST = ExecutionRequest(
     execution_id="e1",
@@ -105,6 +118,19 @@ def test_a_result_of_an_older_version_says_nothing_of_what_was_printed_or_saved(
     del older["printed"], older["checkpoints"]
     read = ExecutionResult.from_dict(older)
     assert (read.printed, read.checkpoints) == ({}, {})
+
+
+def test_a_record_of_an_older_version_is_still_read() -> None:
+    old = RANK.to_dict()
+    for name in ("models", "settings", "weights", "companions", "states", "precision"):
+        del old[name]
+    for name in ("gradients", "matmul_dtypes", "random", "dropout_calls", "eval_digests"):
+        for step in old["steps"]:
+            del step[name]
+    read = RankRecord.from_dict(json.loads(json.dumps(old)))
+    assert read.models == (RANK.model,)
+    assert read.settings == read.weights == read.companions == read.states == read.precision == ()
+    assert read.steps[0].gradients == read.steps[0].eval_digests == {}
 
 
 def test_a_proposal_is_plain_data() -> None:
