@@ -1,0 +1,7 @@
+"""Honest changes of the data-parallel job."""
+
+from harness import Case
+
+DDP = "ddp"
+
+CASES = (Case("nothing", DDP),)

@@ -1,0 +1,33 @@
+"""Every cheat is rejected by the check that should see it; every honest change is accepted.
+
+`pytest -m hacks` runs all of them, for real and one at a time, and prints one table.
+`cheats_*.py` and `honest_*.py` beside this file hold the cases, each in a tuple `CASES`.
+"""
+
+import importlib
+from pathlib import Path
+
+import pytest
+from harness import Case, Finding, Workbench
+
+pytestmark = [pytest.mark.hacks, pytest.mark.timeout(900)]
+
+
+def cases(kind: str) -> list[Case]:
+    """The cases of all modules of this name."""
+    found = sorted(Path(__file__).parent.glob(f"{kind}_*.py"))
+    return [case for path in found for case in importlib.import_module(path.stem).CASES]
+
+
+@pytest.mark.parametrize("case", cases("cheats"), ids=lambda case: case.id)
+def test_cheat_is_rejected(case: Case, workbench: Workbench, note: list[Finding]) -> None:
+    found = workbench.try_case(case)
+    note.append(found)
+    assert found.right, str(found)
+
+
+@pytest.mark.parametrize("case", cases("honest"), ids=lambda case: case.id)
+def test_honest_change_is_accepted(case: Case, workbench: Workbench, note: list[Finding]) -> None:
+    found = workbench.try_case(case)
+    note.append(found)
+    assert found.right, str(found)
