@@ -6,6 +6,8 @@ No room below imports anything but `infrarsi.errors`; nothing here does I/O exce
 from infrarsi.contract.candidate import Candidate, Patch, PatchOrigin
 from infrarsi.contract.constraints import Constraint
 from infrarsi.contract.execution import (
+    CHECKPOINT_DIR_TOKEN,
+    CHECKPOINT_TOKEN,
     SINKS_TOKEN,
     ExecutionRequest,
     ExecutionResult,
@@ -36,6 +38,8 @@ from infrarsi.contract.verdict import CHECKS, LAYERS, CheckResult, Status, Verdi
 
 __all__ = [
     "BACKENDS",
+    "CHECKPOINT_DIR_TOKEN",
+    "CHECKPOINT_TOKEN",
     "CHECKS",
     "CONTRACT_KEYS",
     "LAYERS",

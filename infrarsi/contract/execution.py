@@ -10,6 +10,10 @@ from infrarsi.contract.record import RankRecord
 
 SINKS_TOKEN = "@INFRARSI_SINKS@"
 """Stands in an overlay for the execution's own folder of sinks; the node puts the path in."""
+CHECKPOINT_TOKEN = "@CHECKPOINT@"
+"""Stands in an overlay for the checkpoint that a run resumes from; the node puts the path in."""
+CHECKPOINT_DIR_TOKEN = "@CHECKPOINT_DIR@"
+"""Likewise, for the folder that the checkpoint lies in."""
 
 
 class RunKind(StrEnum):
@@ -17,12 +21,14 @@ class RunKind(StrEnum):
 
     All kinds carry the same hooks and environment names, so that a job cannot tell them apart.
     `perturbed` is an audit run of the reference whose initial weights are moved by one unit in the
-    last place: it measures how far rounding alone takes the losses.
+    last place: it measures how far rounding alone takes the losses. `plain` is a command that is not
+    the job (the user's own tests): it has no witness, and exit code 0 is ok.
     """
 
     TIMED = "timed"
     AUDIT = "audit"
     PERTURBED = "perturbed"
+    PLAIN = "plain"
 
 
 class Purpose(StrEnum):
@@ -70,6 +76,10 @@ class ExecutionRequest:
     `witness_key` (hex) chooses the close looks and is given over the socket, never the environment.
     `frozen`: path to `sha256:...`, checked before and after. `slower_than_s`: stop early once the
     median of at least 8 steady steps is above it; None never.
+
+    `keep_checkpoints`: what the run leaves in its sinks is kept, in `checkpoints/` of the receipt.
+    `resume_from` is such a folder of an earlier execution: what is in it is put back into the sinks,
+    or, where `checkpoint` names a file in it, laid beside the copy for CHECKPOINT_TOKEN.
     """
 
     execution_id: str
@@ -88,6 +98,9 @@ class ExecutionRequest:
     frozen: Mapping[str, str] = field(default_factory=dict)
     env_pass: tuple[str, ...] = ()
     slower_than_s: float | None = None
+    keep_checkpoints: bool = False
+    resume_from: str | None = None
+    checkpoint: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-encodable form."""

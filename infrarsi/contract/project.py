@@ -6,7 +6,7 @@ into the run; preferences may change between runs.
 
 import hashlib
 import json
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -131,6 +131,17 @@ class Requirements(_Model):
     on_unsupported: Literal["stop", "continue"] = "stop"
 
 
+class Resume(ValueChange):
+    """How the job is told to go on from a checkpoint.
+
+    A value may hold `@CHECKPOINT@` or `@CHECKPOINT_DIR@`; without either the checkpoint is put back
+    where the job left it. `checkpoint` says which one, as a pattern of its path below the sinks.
+    """
+
+    checkpoint: str | None = None
+    steps: int = Field(8, ge=2)  # optimizer steps of a resumed run
+
+
 class Verify(_Model):
     """How a winner is verified."""
 
@@ -138,9 +149,23 @@ class Verify(_Model):
     max_pairs: int | Literal["auto"] = "auto"
     min_gain: float = Field(0.002, ge=0)
     numerics: Literal["banded", "bitwise"] = "banded"
-    long_steps: int | Literal["auto"] = "auto"
-    user_tests: list[str] = []
+    long_steps: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"  # 0: no longer run
+    user_tests: list[Annotated[str, Field(min_length=1)]] = []
     resume_check: bool | Literal["auto"] = "auto"
+    resume: Resume | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> "Verify":
+        if self.resume is not None:
+            if not self.resume.set:
+                raise ValueError("`resume` needs `set`: the flag that makes the job resume")
+            self.resume.parsed()
+        elif self.resume_check is True:
+            raise ValueError(
+                "`resume_check: true` needs `resume`, for example "
+                '`resume: {set: {"flag:--resume": "@CHECKPOINT@"}}`'
+            )
+        return self
 
 
 class Llm(_Model):
@@ -256,6 +281,8 @@ class Project(_Model):
     def contract_hash(self) -> str:
         """SHA-256 of the contract part; `--resume` refuses another one."""
         data = self.model_dump(mode="json", by_alias=True, include=set(CONTRACT_KEYS))
+        if data["verify"]["resume"] is None:  # runs of version 0.1.0 were begun without the key
+            del data["verify"]["resume"]
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
