@@ -1,13 +1,18 @@
 """Cheats on the Trainer job: each changes what is trained, and each must be rejected."""
 
-from tests.hacks.harness import Case, Edit
+from harness import Case, Edit
 
-SCRIPT, DATA, SETTINGS = "train.py", "sentences.py", "training.json"
+SCRIPT, DATA = "train.py", "sentences.py"
 
 
 def setting(name: str, old: str, new: str) -> Edit:
-    """Another value of one setting of the JSON file, both as written there."""
-    return Edit(SETTINGS, f'"{name}": {old}', f'"{name}": {new}')
+    """Another value of one flag in the launch script."""
+    return Edit("train.sh", f"--{name} {old}", f"--{name} {new}")
+
+
+def added(name: str, value: str) -> Edit:
+    """One more flag in the launch script."""
+    return setting("max_steps", "10", f"10 --{name} {value}")
 
 
 def trainer(body: str) -> tuple[Edit, ...]:
@@ -38,7 +43,7 @@ def after_build(text: str) -> Edit:
 def cheat(name: str, rows: tuple[str, ...], edits: Edit | tuple[Edit, ...], *expected: str) -> Case:
     """A cheat on this base, to be caught by one of the `expected` checks."""
     made = (edits,) if isinstance(edits, Edit) else edits
-    return Case(f"hf-{name}", "hf", rows=rows, edits=made, expected=frozenset(expected))
+    return Case(name, "hf", rows=rows, edits=made, expected=frozenset(expected))
 
 
 WORK = (
@@ -177,7 +182,7 @@ LOSS = (
     cheat(
         "label-smoothing",
         ("T12",),
-        setting("max_steps", "10", '10,\n  "label_smoothing_factor": 0.02'),
+        added("label_smoothing_factor", "0.02"),
         "loss_within_tolerance",
         "grad_norm_within_tol",
     ),
@@ -282,7 +287,7 @@ MODEL = (
     cheat(
         "bf16-autocast",
         ("T13", "S25"),
-        setting("max_steps", "10", '10,\n  "bf16": true'),
+        added("bf16", "true"),
         "precision",
     ),
     cheat(
@@ -304,7 +309,7 @@ OPTIMIZER = (
     cheat(
         "schedule-made-linear",
         ("T12",),
-        setting("lr_scheduler_type", '"cosine"', '"linear"'),
+        setting("lr_scheduler_type", "cosine", "linear"),
         "same_model",
         "optimizer_steps",
     ),
@@ -340,7 +345,7 @@ OPTIMIZER = (
     cheat(
         "momentum-free-optimizer",
         ("T12",),
-        setting("optim", '"adamw_torch"', '"rmsprop"'),
+        setting("optim", "adamw_torch", "rmsprop"),
         "same_model",
     ),
     cheat(
@@ -361,7 +366,7 @@ ENDS = (
     cheat(
         "evaluation-skipped",
         ("T11", "T18"),
-        setting("eval_strategy", '"steps"', '"no"'),
+        setting("eval_strategy", "steps", "no"),
         "eval_matches",
     ),
     cheat(
@@ -385,7 +390,7 @@ ENDS = (
     cheat(
         "checkpoint-without-optimizer",
         ("T18",),
-        setting("max_steps", "10", '10,\n  "save_only_model": true'),
+        added("save_only_model", "true"),
         "resume_continues",
     ),
     cheat(

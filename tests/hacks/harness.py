@@ -1,6 +1,7 @@
 """Runs one changed job for real and says which check rejects it.
 
-A base is a training job in `jobs/<base>/` with its `infrarsi.yaml`. A case is a change of it: a
+A base is a training job in `jobs/<base>/` with its `infrarsi.yaml` (base `images-gan`:
+`jobs/images/gan.yaml`). A case is a change of it: a
 patch (`edits`), settings, new files, another command, variables. Its runs and those of the
 untouched job go through the product's own parts: snapshot, patch, overlay, launcher, witness,
 verdict.
@@ -177,8 +178,9 @@ class Workbench:
     def base(self, name: str) -> Base:
         """The base, its snapshot taken when first asked for."""
         if name not in self._bases:
-            project = load(JOBS / name / "infrarsi.yaml").project
-            snapshot = take(JOBS / name, self.folder / name / "store")
+            folder, _, variant = name.partition("-")
+            project = load(JOBS / folder / f"{variant or 'infrarsi'}.yaml").project
+            snapshot = take(JOBS / folder, self.folder / name / "store")
             self._bases[name] = Base(name, project, snapshot)
         return self._bases[name]
 

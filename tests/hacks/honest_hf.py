@@ -1,17 +1,12 @@
 """Honest changes of the Trainer job: the same training, done otherwise."""
 
-from tests.hacks.cheats_hf import SCRIPT, after_build, setting, trainer
-from tests.hacks.harness import Case, Edit
+from cheats_hf import SCRIPT, added, after_build, setting, trainer
+from harness import Case, Edit
 
 
-def honest(name: str, *edits: Edit, slow: bool = False) -> Case:
+def honest(name: str, *edits: Edit) -> Case:
     """A change on this base that must be accepted."""
-    return Case(f"hf-{name}", "hf", edits=edits, expected=frozenset())
-
-
-def added(name: str, value: str) -> Edit:
-    """One more setting in the JSON file."""
-    return setting("max_steps", "10", f'10,\n  "{name}": {value}')
+    return Case(name, "hf", edits=edits, expected=frozenset())
 
 
 CHUNKED_LOSS = (
@@ -67,7 +62,7 @@ PADDING = """    def __call__(self, rows):
 """
 
 CASES = (
-    honest("fused-adamw", setting("optim", '"adamw_torch"', '"adamw_torch_fused"')),
+    honest("fused-adamw", setting("optim", "adamw_torch", "adamw_torch_fused")),
     honest(
         "foreach-adamw",
         *trainer(
@@ -77,7 +72,7 @@ CASES = (
             "        return cls, {**kwargs, 'foreach': True}\n"
         ),
     ),
-    honest("eager-attention", setting("attention", '"sdpa"', '"eager"')),
+    honest("eager-attention", setting("attention", "sdpa", "eager")),
     honest("gradient-checkpointing", added("gradient_checkpointing", "true")),
     honest(
         "larger-micro-batch",
@@ -91,11 +86,9 @@ CASES = (
     ),
     honest(
         "loader-workers",
-        setting(
-            "max_steps",
-            "10",
-            '10,\n  "dataloader_num_workers": 2,\n  "dataloader_persistent_workers": true,'
-            '\n  "dataloader_prefetch_factor": 4',
+        added(
+            "dataloader_num_workers",
+            "2 --dataloader_persistent_workers true --dataloader_prefetch_factor 4",
         ),
     ),
     honest("loader-without-pinned-memory", added("dataloader_pin_memory", "false")),
@@ -136,9 +129,6 @@ CASES = (
         "one-thread",
         after_build("    import torch\n\n    torch.set_num_threads(1)\n"),
     ),
-)
-
-SLOW_CASES = (
     honest(
         "torch-compile",
         added("torch_compile", "true"),

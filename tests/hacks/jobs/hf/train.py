@@ -1,6 +1,5 @@
-"""Trains a randomly initialised GPT-2 with transformers' Trainer; all settings in one JSON file."""
+"""Trains a randomly initialised GPT-2 with transformers' Trainer; all settings are flags."""
 
-import sys
 from dataclasses import dataclass, field
 
 from sentences import PAD, VOCABULARY, Collator, Sentences
@@ -55,7 +54,7 @@ def build_model(model_args, data_args):
 
 def main():
     parser = HfArgumentParser((ModelArguments, DataArguments, TrainingArguments))
-    model_args, data_args, training_args = parser.parse_json_file(sys.argv[1])
+    model_args, data_args, training_args = parser.parse_args_into_dataclasses()
     set_seed(training_args.seed)
     model = build_model(model_args, data_args)
     block_size = data_args.block_size
