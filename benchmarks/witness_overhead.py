@@ -16,7 +16,8 @@ Fresh processes differ by several per cent on a busy machine, with or without a 
 therefore alternates step by step inside one process (one rank): the witness is told that it is
 dead on every second step, so that its hooks only pass calls on. Both the CPU time of the training
 thread and wall time are compared between neighbouring steps, close looks left out as in a timed
-run's median. The cost of passing calls on is not in it (under 0.5 us a module call, see below).
+run's median. The interval of the median ratio is by order statistics: a step time is a median, and
+single steps that the machine disturbs widen the mean's interval alone. The cost of passing calls on is not in it (under 0.5 us a module call, see below).
 
 The last form measures the cost itself rather than a small difference of two large times: a model
 so small that a step takes under a millisecond, thousands of steps, CPU time of the training
@@ -86,9 +87,14 @@ pairs = [(spent, off[n - 1]) for n, spent in times[False] if n - 1 in off]
 for k, name in enumerate(("CPU time of the thread", "wall time")):
     logs = [math.log(on[k] / without[k]) for on, without in pairs]
     mean, half = statistics.fmean(logs), 1.96 * statistics.stdev(logs) / math.sqrt(len(logs))
-    print("%s: %.2f ms a step without, ratio %.4f (%.4f to %.4f), median ratio %.4f, %d pairs" % (
+    ranked, n = sorted(logs), len(logs)
+    away = 0.98 * math.sqrt(n)  # 1.96 standard deviations of a binomial count with p = 1/2
+    middle = [ranked[max(0, min(n - 1, round(n / 2 + side * away)))] for side in (-1, 0, 1)]
+    print("%s: %.2f ms a step without, mean ratio %.4f (%.4f to %.4f), "
+          "median ratio %.4f (%.4f to %.4f), %d pairs" % (
         name, 1e3 * statistics.median(w[k] for _, w in pairs), math.exp(mean),
-        math.exp(mean - half), math.exp(mean + half), math.exp(statistics.median(logs)), len(logs)))
+        math.exp(mean - half), math.exp(mean + half), math.exp(middle[1]),
+        math.exp(middle[0]), math.exp(middle[2]), n))
 """
 
 
