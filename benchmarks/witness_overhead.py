@@ -2,6 +2,7 @@
 
     python benchmarks/witness_overhead.py examples/ddp_gpt --pairs 6
     python benchmarks/witness_overhead.py examples/ddp_gpt --within --steps 300
+    python benchmarks/witness_overhead.py examples/ddp_gpt --within --set n-layer=12 --set n-embd=768
     python benchmarks/witness_overhead.py --fixed
 
 The first form runs a copy of an example (its `train.sh`, with more steps and a log line every few
@@ -37,12 +38,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from infrarsi.contract.execution import RunKind
 from infrarsi.node.collector import Collector, WitnessConfig
 
+Flags = Sequence[tuple[str, int]]
 STEP_LINE = re.compile(r"step (\d+)/\d+ ")
 FIXED_JOB = """
 import sys, time, torch
@@ -106,13 +109,14 @@ class Run:
     cpu_s: float
 
 
-def prepared(folder: Path, into: Path, steps: int, every: int) -> Path:
+def prepared(folder: Path, into: Path, steps: int, every: int, flags: Flags = ()) -> Path:
     """A copy of the example that runs longer and prints a line every few steps."""
     copy = into / folder.name
     shutil.copytree(folder, copy)
     script = copy / "train.sh"
     text = script.read_text()
-    for flag, value in (("max-steps", steps), ("log-every", every), ("eval-every", 10 * steps)):
+    length = (("max-steps", steps), ("log-every", every), ("eval-every", 10 * steps))
+    for flag, value in (*length, *flags):
         text, count = re.subn(rf"--{flag} \d+", f"--{flag} {value}", text)
         if not count:
             raise SystemExit(f"{script}: has no flag `--{flag} N` to change")
@@ -178,10 +182,10 @@ def interval(logs: list[float]) -> tuple[float, float, float]:
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
-def compare(folder: Path, pairs: int, steps: int, every: int) -> None:
+def compare(folder: Path, pairs: int, steps: int, every: int, flags: Flags) -> None:
     """Print both ratios over interleaved pairs."""
     with tempfile.TemporaryDirectory(prefix="overhead") as temp:
-        copy = prepared(folder, Path(temp), steps, every)
+        copy = prepared(folder, Path(temp), steps, every, flags)
         step_logs, cpu_logs = [], []
         for pair in range(pairs):
             arms = {}
@@ -203,10 +207,10 @@ def compare(folder: Path, pairs: int, steps: int, every: int) -> None:
         print(f"{name}: ratio {ratio:.4f}, 95 % interval {low:.4f} to {high:.4f}")
 
 
-def within(folder: Path, steps: int) -> None:
+def within(folder: Path, steps: int, flags: Flags) -> None:
     """Print what neighbouring steps with and without the witness take in one process."""
     with tempfile.TemporaryDirectory(prefix="overhead") as temp:
-        copy = prepared(folder, Path(temp), steps, 10 * steps)
+        copy = prepared(folder, Path(temp), steps, 10 * steps, flags)
         (copy / "driver.py").write_text(WITHIN_DRIVER)
         (copy / "train.sh").write_text(
             (copy / "train.sh").read_text().replace("train.py", "driver.py")
@@ -260,14 +264,16 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=96)
     parser.add_argument("--every", type=int, default=4, help="steps between two log lines")
     parser.add_argument("--within", action="store_true", help="alternate inside one process")
+    parser.add_argument("--set", action="append", default=[], metavar="FLAG=N", help="of train.sh")
     parser.add_argument("--fixed", action="store_true", help="the cost of a step and a module call")
     args = parser.parse_args()
     if args.fixed:
         fixed(args.pairs)
+    flags = [(flag, int(value)) for flag, value in (text.split("=") for text in args.set)]
     if args.folder is not None and args.within:
-        within(args.folder, args.steps)
+        within(args.folder, args.steps, flags)
     elif args.folder is not None:
-        compare(args.folder, args.pairs, args.steps, args.every)
+        compare(args.folder, args.pairs, args.steps, args.every, flags)
 
 
 if __name__ == "__main__":
