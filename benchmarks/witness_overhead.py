@@ -2,7 +2,7 @@
 
     python benchmarks/witness_overhead.py examples/ddp_gpt --pairs 6
     python benchmarks/witness_overhead.py examples/ddp_gpt --within --steps 300
-    python benchmarks/witness_overhead.py examples/ddp_gpt --within --set n-layer=12 --set n-embd=768
+    python benchmarks/witness_overhead.py examples/ddp_gpt --within --set n-layer=12
     python benchmarks/witness_overhead.py --fixed
 
 The first form runs a copy of an example (its `train.sh`, with more steps and a log line every few
