@@ -18,7 +18,9 @@ therefore alternates step by step inside one process (one rank): the witness is 
 dead on every second step, so that its hooks only pass calls on. Both the CPU time of the training
 thread and wall time are compared between neighbouring steps, close looks left out as in a timed
 run's median. The interval of the median ratio is by order statistics: a step time is a median, and
-single steps that the machine disturbs widen the mean's interval alone. The cost of passing calls on is not in it (under 0.5 us a module call, see below).
+single steps that
+the machine disturbs widen the mean's interval alone. The cost of passing calls on is not in it
+(under 0.5 us a module call, see below).
 
 The last form measures the cost itself rather than a small difference of two large times: a model
 so small that a step takes under a millisecond, thousands of steps, CPU time of the training
