@@ -10,6 +10,7 @@ from infrarsi.verify.invariants import (
     frozen_files,
     later,
     loss_within_tolerance,
+    memory_cap,
     no_errors,
     optimizer_steps,
     same_data,
@@ -24,6 +25,7 @@ _JUDGED: Mapping[str, Judge] = {
     for module in (
         completes,
         no_errors,
+        memory_cap,
         same_workload,
         same_data,
         frozen_files,

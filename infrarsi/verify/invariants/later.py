@@ -11,7 +11,6 @@ from infrarsi.contract import CheckResult
 from infrarsi.verify.comparison import Comparison, uncovered
 
 _REASONS = {
-    "memory_cap": "the cap on reserved memory is not judged yet; the peak is measured and modelled",
     "same_model": "parameter lists and optimizer settings are recorded, but not compared yet",
     "grad_norm_within_tol": "gradients of single parameters are not recorded yet",
     "precision": "the precisions that a run computes in are not recorded yet",

@@ -18,25 +18,45 @@ Speed is read off the harness's clock in another process; here the rest is held 
   quarter of a step's time. What is moved from most steps into a few, or out of the steps
   altogether, turns up here, since the durations add up to the window. What stays below the limit
   gains nothing: in promotion the net speed-up counts the mean of all steps, over all pairs.
+- *Behind the last step.* The time from the last step to the end of the command, compiling left out,
+  may grow against the reference's runs by 5 % of all steps, the range of those runs, and
+  `AFTER_S`: an evaluation, a checkpoint or a collection moved there would else be seen by nobody.
+  A process that had to be killed afterwards, where the reference left none, did work on the side.
+- *Close looks* are left out of the median, so slow work could hide in them: their own median may
+  lie above the others' by as much as the reference's, 30 % of a step and 20 ms.
+- *Before the first step.* What a run does more there (activations or batches computed in advance)
+  is charged to the planned run as a one-off; the reason names it.
+- *Hardware.* A step that needs more operations than the GPUs can do in its time was not done
+  (`infrarsi.verify.hardware`).
+- *The log.* Printed times that flatter the harness's clock, and lines that the reference prints and
+  this run does not (`infrarsi.verify.printed_times`).
 - *Problems.* Whatever the witness noted about a replaced clock or hook is a failure.
 
 Steps that were looked at closely are left out, as in the measurement. Audit runs are never timed:
 their clocks are compared, their durations are not. One-off time (start, compile, warm-up) is
-measured apart and charged to the planned run; it takes no part here.
+measured apart and charged to the planned run; a job that ends early is the business of `completes`.
 """
 
 import math
 
 import numpy as np
 
-from infrarsi.contract import CheckResult, RankRecord, RunKind
+from infrarsi.contract import CheckResult, ExecutionResult, RankRecord, RunKind, Status
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
-from infrarsi.verify.measurement import Measurement, measure
+from infrarsi.verify.hardware import gpu_of, lowest_dtype, mfu
+from infrarsi.verify.joined import Joined, join
+from infrarsi.verify.measurement import Measurement, durations, measure
+from infrarsi.verify.printed_times import printed_lines_missing, printed_times_disagree
 
 CHECK = "timing_consistent"
 _CLOCK_SHARE, _CLOCK_S = 0.01, 0.02
 _EVENT_SHARE, _EVENT_S = 0.05, 0.05
 _HIDDEN_SHARE, _HIDDEN_WITH_WORST = 0.05, 0.25
+AFTER_S = 0.5
+"""Exits differ by this much honestly: workers of the compiler and of DataLoaders are joined."""
+_LOOK_SHARE, _LOOK_S = 0.30, 0.02
+_START_S = 1.0
+_HELPERS = ("compile_worker", "resource_tracker", "shared memory")
 _TAMPER_WORDS = ("clock", "tamper", "replaced", "patched")
 
 
@@ -54,9 +74,33 @@ def judge(comparison: Comparison) -> CheckResult:
         difference = _clock_drift(rank) or _event_difference(rank)
         if difference:
             return failed(CHECK, f"rank {rank.rank}: {difference}")
+    missing = printed_lines_missing(comparison)
+    if missing:
+        return failed(CHECK, missing)
     if result.kind is not RunKind.TIMED:
         return passed(CHECK, "the clocks agree; an audit run is not timed")
-    return _hidden(comparison)
+    return _timed(comparison)
+
+
+def _timed(comparison: Comparison) -> CheckResult:
+    ours, theirs = comparison.evidence.measurements, measure(comparison.result)
+    if not ours or theirs is None:
+        return uncovered(CHECK, "no step has a duration")
+    found = (
+        _left_running(comparison)
+        or _impossible(comparison, theirs)
+        or _behind_the_last_step(comparison)
+        or _in_close_looks(comparison, theirs)
+        or printed_times_disagree(comparison)
+    )
+    if found:
+        return failed(CHECK, found)
+    hidden = _hidden(comparison, theirs)
+    later = theirs.start_s - max(m.start_s for m in ours)
+    if hidden.status is Status.PASSED and later > _START_S:
+        note = f"; its first step begins {later:.1f} s later, which is charged as a one-off"
+        return passed(CHECK, hidden.reason + note)
+    return hidden
 
 
 def _known_problems(comparison: Comparison) -> list[str]:
@@ -100,10 +144,90 @@ def _event_difference(rank: RankRecord) -> str:
     return ""
 
 
-def _hidden(comparison: Comparison) -> CheckResult:
-    ours, theirs = comparison.evidence.measurements, measure(comparison.result)
-    if not ours or theirs is None:
-        return uncovered(CHECK, "no step has a duration")
+def _left_running(comparison: Comparison) -> str:
+    known = {_program(name) for run in comparison.evidence.timed for name in run.leftover}
+    for name in comparison.result.leftover:
+        if not any(helper in name for helper in _HELPERS) and _program(name) not in known:
+            return f"a process still ran when the command had ended: {name}"
+    return ""
+
+
+def _program(name: str) -> str:
+    return name.rpartition(" (pid ")[0]
+
+
+def _impossible(comparison: Comparison, theirs: Measurement) -> str:
+    result, evidence = comparison.result, comparison.evidence
+    share = mfu(result, comparison.candidate, theirs.step_time_s)
+    own = mfu(comparison.reference_result, comparison.reference, evidence.step_time_s)
+    gpu = gpu_of(result)
+    if share is None or gpu is None or share <= 1.0 or (own or 0.0) > 1.0:
+        return ""  # where the reference exceeds it as well, the bound is wrong for this job
+    return (
+        f"{1e3 * theirs.step_time_s:.2f} ms a step need {share:.2f} times the peak of this "
+        f"{gpu.name} in {lowest_dtype(result)}: the work cannot have been done"
+    )
+
+
+def _behind_the_last_step(comparison: Comparison) -> str:
+    evidence, run = comparison.evidence, comparison.candidate
+    found = _after_s(comparison.result, run)
+    known = [
+        _after_s(r, joined) for r, joined in zip(evidence.timed, evidence.timed_runs, strict=True)
+    ]
+    ours = [seconds for seconds in known if seconds is not None]
+    if found is None or not ours:
+        return ""
+    allowed = max(ours) + (max(ours) - min(ours)) + AFTER_S
+    allowed += _HIDDEN_SHARE * evidence.step_time_s * len(run.updates)
+    if found <= allowed:
+        return ""
+    return (
+        f"{found:.2f} s pass between the last step and the end of the command, {allowed:.2f} s are "
+        f"allowed by the reference's {max(ours):.2f} s"
+    )
+
+
+def _after_s(result: ExecutionResult, run: Joined) -> float | None:
+    """Seconds from the last step to the end of the command; the last step itself left out."""
+    if len(run.updates) < 3:
+        return None
+    last = run.updates[-1]
+    if not run.ended_by_job:
+        return result.command_s - last.end_s
+    steady = measure(result)
+    mean_s = steady.step_time_s if steady else 0.0
+    return result.command_s - run.updates[-2].end_s - mean_s - last.compile_s
+
+
+def _in_close_looks(comparison: Comparison, theirs: Measurement) -> str:
+    found = _look_excess_s(comparison.candidate, theirs)
+    timed = [(join(result), measure(result)) for result in comparison.evidence.timed]
+    known = [_look_excess_s(run, times) for run, times in timed if times]
+    ours = [seconds for seconds in known if seconds is not None]
+    if found is None or not ours:
+        return ""
+    allowed = max(0.0, *ours) + _LOOK_SHARE * comparison.evidence.step_time_s + _LOOK_S
+    if found <= allowed:
+        return ""
+    return (
+        f"steps that are looked at closely take {1e3 * found:.1f} ms longer than the others, "
+        f"{1e3 * allowed:.1f} ms are allowed"
+    )
+
+
+def _look_excess_s(run: Joined, times: Measurement) -> float | None:
+    """How much longer a steady close look takes than the median of the others."""
+    looks = [
+        seconds
+        for index, seconds in durations(run, close_looks=True)
+        if index >= times.first_steady and run.by_index[index].close_look
+    ]
+    return float(np.median(looks)) - times.step_time_s if len(looks) >= 3 else None
+
+
+def _hidden(comparison: Comparison, theirs: Measurement) -> CheckResult:
+    ours = comparison.evidence.measurements
     step = comparison.evidence.step_time_s
     found, whole = _tail(theirs, drop_worst=True), _tail(theirs, drop_worst=False)
     tails = [_tail(m, drop_worst=False) for m in ours]
