@@ -16,7 +16,8 @@ runs. What is allowed is the smaller of
   as an envelope. Step 0 is before any update, so it is the tightest: there, all that can differ is
   the forward pass.
 
-A step whose loss the reference has and the run has not is a failure.
+A step whose loss the reference has and the run has not is a failure. So is a printed loss that is not
+the one that was trained on, where the reference prints its own truly (`infrarsi.verify.printed`).
 
 With dropout active (timed runs) other kernels draw other masks, and single losses part honestly:
 then the mean over the steps is held to the declared tolerance, and the audit run, where dropout is
@@ -31,6 +32,7 @@ import numpy as np
 from infrarsi.contract import CheckResult
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
 from infrarsi.verify.numerics import loss_limits, losses, own_loss_spread, relative_losses
+from infrarsi.verify.printed import printed_losses_disagree
 
 CHECK = "loss_within_tolerance"
 
@@ -56,6 +58,9 @@ def judge(comparison: Comparison) -> CheckResult:
             f"the reference differs from itself by {own:.2g}, more than the tolerance of "
             f"{tolerance:g}",
         )
+    false = printed_losses_disagree(comparison)
+    if false:
+        return failed(CHECK, false)
     if comparison.has_dropout:
         return _mean(ours, theirs, tolerance)
     bitwise = "bitwise" in (
