@@ -16,8 +16,9 @@ runs. What is allowed is the smaller of
   as an envelope. Step 0 is before any update, so it is the tightest: there, all that can differ is
   the forward pass.
 
-A step whose loss the reference has and the run has not is a failure. So is a printed loss that is not
-the one that was trained on, where the reference prints its own truly (`infrarsi.verify.printed`).
+A step whose loss the reference has and the run has not is a failure. So is a printed loss that is
+not the one that was trained on, where the reference prints its own truly
+(`infrarsi.verify.printed`).
 
 With dropout active (timed runs) other kernels draw other masks, and single losses part honestly:
 then the mean over the steps is held to the declared tolerance, and the audit run, where dropout is
