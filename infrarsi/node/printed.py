@@ -27,18 +27,18 @@ _NUMBER = re.compile(
     r"(?<![\w.\\/])[-+]?"
     r"(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+)"
     r"(?P<suffix>[kKM](?![A-Za-z]))?"
-    r"(?P<unit>[A-Za-zµ%]+(?:/[A-Za-z]+)?)?"
+    r"(?P<unit>[A-Za-z\u00b5%]+(?:/[A-Za-z]+)?)?"
     r"|(?<![\w.\\/-])-?(?P<word>nan|NaN|inf|Infinity)(?![\w])"
 )
-_DETACHED = re.compile(r" ?([A-Za-zµ%]+(?:/[A-Za-z]+)?)(?=[\s,;|)\]}]|$)")
+_DETACHED = re.compile(r" ?([A-Za-z\u00b5%]+(?:/[A-Za-z]+)?)(?=[\s,;|)\]}]|$)")
 _LABEL = re.compile(
     r"(?P<words>[A-Za-z_][\w./-]*(?: [A-Za-z_@][\w./-]*){0,4})"
-    r"\s*(?:[(\[](?P<unit>[A-Za-zµ/]+)[)\]])?[\"']?\s*(?:[:=]|->|is)?\s*[\"'\[({<$]*$"
+    r"\s*(?:[(\[](?P<unit>[A-Za-z\u00b5/]+)[)\]])?[\"']?\s*(?:[:=]|->|is)?\s*[\"'\[({<$]*$"
 )
 _SECONDS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
     **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1e-3),
-    **dict.fromkeys(("us", "µs", "usec"), 1e-6),
+    **dict.fromkeys(("us", "\u00b5s", "usec"), 1e-6),
 }
 _PER_STEP = ("it", "iter", "step", "batch", "update", "iteration")
 _SIZES = ("%", "b", "kb", "mb", "gb", "kib", "mib", "gib", "tflops", "x", "g")
