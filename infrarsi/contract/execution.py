@@ -21,8 +21,8 @@ class RunKind(StrEnum):
 
     All kinds carry the same hooks and environment names, so that a job cannot tell them apart.
     `perturbed` is an audit run of the reference whose initial weights are moved by one unit in the
-    last place: it measures how far rounding alone takes the losses. `plain` is a command that is not
-    the job (the user's own tests): it has no witness, and exit code 0 is ok.
+    last place: it measures how far rounding alone takes the losses. `plain` is a command that is
+    not the job (the user's own tests): it has no witness, and exit code 0 is ok.
     """
 
     TIMED = "timed"
@@ -78,8 +78,8 @@ class ExecutionRequest:
     median of at least 8 steady steps is above it; None never.
 
     `keep_checkpoints`: what the run leaves in its sinks is kept, in `checkpoints/` of the receipt.
-    `resume_from` is such a folder of an earlier execution: what is in it is put back into the sinks,
-    or, where `checkpoint` names a file in it, laid beside the copy for CHECKPOINT_TOKEN.
+    `resume_from` is such a folder of an earlier execution: what is in it is put back into the
+    sinks, or, where `checkpoint` names a file in it, laid beside the copy for CHECKPOINT_TOKEN.
     """
 
     execution_id: str

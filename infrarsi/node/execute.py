@@ -6,16 +6,19 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from infrarsi.contract import ExecutionRequest, ExecutionResult, NodeInfo, Outcome
+from infrarsi.contract import ExecutionRequest, ExecutionResult, NodeInfo, Outcome, RunKind
 from infrarsi.errors import UserError
 from infrarsi.node import tree as trees
 from infrarsi.node.captured_log import CapturedLog
+from infrarsi.node.checkpoints import left_by_run
 from infrarsi.node.collector import Collector, WitnessConfig
 from infrarsi.node.digests import Digests
 from infrarsi.node.environment import CommandEnvironment, command_environment
 from infrarsi.node.inventory import kernel_kills, local_node
-from infrarsi.node.outcomes import Ending, Evidence, Judged, classify
+from infrarsi.node.kept import keep
+from infrarsi.node.outcomes import Ending, Evidence, Judged, classify, judge_plain
 from infrarsi.node.patience import Patience, Rules
 from infrarsi.node.printed import printed_numbers
 from infrarsi.node.supervised import Ended, Supervised
@@ -127,12 +130,15 @@ class _Execution:
                 self.request.overlay,
                 self.receipt,
                 Path(self.request.cache_dir),
+                _resume_from(self.request),
             )
         except UserError as error:
             return self._result(Judged(Outcome.USER_ERROR, error.what))
         except OSError as error:
             return self._result(Judged(Outcome.INFRA, f"the project could not be copied: {error}"))
         try:
+            if self.request.kind is RunKind.PLAIN:
+                return self._run_plain(tree)
             return self._run_in(tree)
         except OSError as error:
             return self._result(Judged(Outcome.INFRA, f"{type(error).__name__}: {error}"))
@@ -179,10 +185,12 @@ class _Execution:
             kernel_kills=None if kills is None or kills_after is None else kills_after - kills,
             withheld=environment.withheld,
         )
+        judged = classify(evidence)
         return replace(
-            self._result(classify(evidence)),
+            self._result(judged),
             exit_code=ended.exit_code,
             ranks=ranks,
+            checkpoints=self._checkpoints(tree, judged, environment),
             command_s=ended.seconds or 0.0,
             frozen_changed=(
                 *_digests.differing(tree.folder, request.frozen),
@@ -194,13 +202,47 @@ class _Execution:
             wall_s=time.monotonic() - self.began,
         )
 
+    def _checkpoints(
+        self, tree: trees.WorkTree, judged: Judged, environment: CommandEnvironment
+    ) -> dict[str, dict[str, Any]]:
+        """What a run that was looked at closely left in its sinks; kept where that is asked for."""
+        request = self.request
+        if judged.outcome is not Outcome.OK or request.kind is RunKind.TIMED:
+            return {}
+        removed = request.overlay.remove
+        found = left_by_run(tree, removed, environment.variables["PATH"])
+        if request.keep_checkpoints and not self.rules.keep_sinks:
+            keep(tree.sinks, tree.folder, removed, self.receipt)
+        return found
+
+    def _run_plain(self, tree: trees.WorkTree) -> ExecutionResult:
+        """A command that is not the job: no witness, and the exit code alone decides."""
+        request = self.request
+        before = _digests.differing(tree.folder, request.frozen)
+        if before:
+            reason = f"the frozen file `{before[0]}` is not what the contract says it is"
+            result = self._result(Judged(Outcome.USER_ERROR, reason))
+            return replace(result, frozen_changed=before)
+        environment = command_environment(self.base, request, tree, self.node)
+        ending, detail, ended, log = self._command(tree, environment, None)
+        return replace(
+            self._result(judge_plain(ending, ended.exit_code, detail)),
+            exit_code=ended.exit_code,
+            command_s=ended.seconds or 0.0,
+            frozen_changed=_digests.differing(tree.folder, request.frozen),
+            log_tail=log.tail(_JUDGED_BYTES)[-_TAIL_CHARS:],
+            leftover=_leftover(ended),
+            wall_s=time.monotonic() - self.began,
+        )
+
     def _command(
-        self, tree: trees.WorkTree, environment: CommandEnvironment, collector: Collector
+        self, tree: trees.WorkTree, environment: CommandEnvironment, collector: Collector | None
     ) -> tuple[Ending, str, Ended, CapturedLog]:
         variables = environment.variables
-        variables = {**variables, **collector.environment(variables)}
+        if collector is not None:
+            variables = {**variables, **collector.environment(variables)}
         with self.lock:
-            if not self.stopped:
+            if collector is not None and not self.stopped:
                 collector.start_clock()
             self.supervised = supervised = Supervised(
                 ["bash", "-c", tree.fill_in(self.request.overlay.command)],
@@ -228,13 +270,20 @@ class _Execution:
                 log.close()
         return ending, detail, ended, log
 
-    def _watch(self, supervised: Supervised, collector: Collector) -> tuple[Ending, str, Ended]:
+    def _watch(
+        self, supervised: Supervised, collector: Collector | None
+    ) -> tuple[Ending, str, Ended]:
         patience = Patience(self.request, self.rules)
         spawned = time.monotonic()
         chosen: tuple[Ending, str] | None = None
         while (ended := supervised.wait(_TICK_S)) is None:
             if chosen is None and not self.stopped:
-                chosen = patience.lost(time.monotonic() - spawned, collector.progress())
+                now_s = time.monotonic() - spawned
+                chosen = (
+                    patience.overdue(now_s)
+                    if collector is None
+                    else patience.lost(now_s, collector.progress())
+                )
                 if chosen is not None:
                     supervised.stop()
         if ended.lost:
@@ -256,6 +305,12 @@ class _Execution:
             started_at=self.started_at,
             peak_at_least_bytes=judged.peak_at_least_bytes,
         )
+
+
+def _resume_from(request: ExecutionRequest) -> trees.ResumeFrom | None:
+    if request.resume_from is None:
+        return None
+    return trees.ResumeFrom(Path(request.resume_from), request.checkpoint)
 
 
 def _leftover(ended: Ended) -> tuple[str, ...]:

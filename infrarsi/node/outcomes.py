@@ -96,6 +96,19 @@ def classify(evidence: Evidence) -> Judged:
     return Judged(Outcome.USER_ERROR, _user_error(evidence, gap))
 
 
+def judge_plain(ending: Ending, exit_code: int | None, detail: str) -> Judged:
+    """The outcome of a command that is not the job: ok is exit code 0."""
+    if ending is Ending.LOST:
+        return Judged(Outcome.INFRA, detail)
+    if ending is Ending.STOPPED:
+        return Judged(Outcome.STOPPED, "stopped on request")
+    if ending.is_time_out:
+        return Judged(Outcome.TIMEOUT, detail)
+    if exit_code == 0:
+        return Judged(Outcome.OK, "exit code 0")
+    return Judged(Outcome.USER_ERROR, f"it ended with {_exit(exit_code)}")
+
+
 def _failure(evidence: Evidence) -> Judged | None:
     """A failure that the record or the log names, None if neither does."""
     exception = primary_exception(evidence.log, evidence.folder)

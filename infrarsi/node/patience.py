@@ -49,6 +49,12 @@ class Patience:
             return self._not_started(now_s, progress)
         return self._stalled(now_s, progress) or self._slower(progress)
 
+    def overdue(self, now_s: float) -> tuple[Ending, str] | None:
+        """Likewise for a command that is not the job: only the whole time is limited."""
+        if now_s <= self._request.timeout_s:
+            return None
+        return Ending.TIMEOUT, f"it did not end within {self._request.timeout_s:g} s"
+
     def _not_started(self, now_s: float, progress: WitnessProgress) -> tuple[Ending, str] | None:
         limit = self._request.start_timeout_s
         if now_s <= limit:

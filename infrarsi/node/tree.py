@@ -11,11 +11,18 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from infrarsi.contract import SINKS_TOKEN, Overlay, SnapshotRef
+from infrarsi.contract import (
+    CHECKPOINT_DIR_TOKEN,
+    CHECKPOINT_TOKEN,
+    SINKS_TOKEN,
+    Overlay,
+    SnapshotRef,
+)
 from infrarsi.errors import UserError
+from infrarsi.node.kept import lay_beside, put_back
 
 _SAFE = re.compile(r"[A-Za-z0-9_./+@:,=-]+")
 _NOT_COPIED = shutil.ignore_patterns("__pycache__")  # a stale one would hide a patch
@@ -30,7 +37,8 @@ class WorkTree:
     `folder` is the copy of the project, the command's working directory. `sinks_text` is what
     stands for SINKS_TOKEN, `cache_text` the path of the compile caches: each the path itself, or a
     link to it where the path has characters that a shell, a configuration file or a compiler's
-    command line would have to quote. `scratch` is the temporary folder.
+    command line would have to quote. `scratch` is the temporary folder. `checkpoint_text` is the
+    checkpoint to resume from, "" where there is none.
     """
 
     folder: Path
@@ -39,6 +47,7 @@ class WorkTree:
     cache_text: str
     scratch: Path
     links: Mapping[str, str]
+    checkpoint_text: str = ""
 
     @property
     def removable(self) -> tuple[Path, ...]:
@@ -46,11 +55,35 @@ class WorkTree:
         return (self.folder.parent, self.sinks, self.scratch.parent)
 
     def fill_in(self, text: str) -> str:
-        """`text` with SINKS_TOKEN replaced."""
-        return text.replace(SINKS_TOKEN, self.sinks_text)
+        """`text` with SINKS_TOKEN, and those of a checkpoint where there is one, replaced."""
+        text = text.replace(SINKS_TOKEN, self.sinks_text)
+        if not self.checkpoint_text:
+            return text
+        folder = self.checkpoint_text
+        if not os.path.isdir(folder):
+            folder = os.path.dirname(folder)
+        text = text.replace(CHECKPOINT_TOKEN, self.checkpoint_text)
+        return text.replace(CHECKPOINT_DIR_TOKEN, folder)
 
 
-def unpack(snapshot: SnapshotRef, overlay: Overlay, receipt_dir: Path, cache_dir: Path) -> WorkTree:
+@dataclass(frozen=True)
+class ResumeFrom:
+    """What an earlier execution kept (`infrarsi.node.kept`): all of it goes back into the sinks.
+
+    Where `checkpoint` names one file or folder of it, that alone is laid beside the copy.
+    """
+
+    kept: Path
+    checkpoint: str | None = None
+
+
+def unpack(
+    snapshot: SnapshotRef,
+    overlay: Overlay,
+    receipt_dir: Path,
+    cache_dir: Path,
+    resume_from: ResumeFrom | None = None,
+) -> WorkTree:
     """Make the copy, apply the overlay, make fresh sinks; `cache_dir` is made if need be.
 
     Raises UserError if an overlay path is not inside the project or lies in linked data, and
@@ -81,6 +114,8 @@ def unpack(snapshot: SnapshotRef, overlay: Overlay, receipt_dir: Path, cache_dir
             place.symlink_to(target)
         for name in overlay.remove:
             _remove(_inside(folder, name))
+        if resume_from is not None:
+            tree = _with_checkpoint(tree, resume_from)
         for name, text in overlay.files.items():
             _write(_inside(folder, name), tree.fill_in(text))
     except BaseException:
@@ -88,6 +123,16 @@ def unpack(snapshot: SnapshotRef, overlay: Overlay, receipt_dir: Path, cache_dir
             remove_tree(path)
         raise
     return tree
+
+
+def _with_checkpoint(tree: WorkTree, resume_from: ResumeFrom) -> WorkTree:
+    if resume_from.checkpoint is None:
+        put_back(resume_from.kept, tree.sinks, tree.folder)
+        return tree
+    beside = tree.folder.parent / ".resume"
+    place = lay_beside(resume_from.kept, resume_from.checkpoint, beside)
+    plain = _plain_path(beside, tree.scratch.with_name("resume"))
+    return replace(tree, checkpoint_text=f"{plain}/{place.relative_to(beside).as_posix()}")
 
 
 def remove_tree(path: Path) -> None:
