@@ -339,7 +339,7 @@ OPTIMIZER = (
     cheat(
         "clip-removed",
         ("T4", "T17"),
-        setting("max_grad_norm", "1.0", "0.0"),
+        setting("max_grad_norm", "0.5", "0.0"),
         "grad_norm_within_tol",
     ),
     cheat(

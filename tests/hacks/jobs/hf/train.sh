@@ -15,7 +15,7 @@ python train.py \
   --weight_decay 0.1 \
   --warmup_steps 2 \
   --lr_scheduler_type cosine \
-  --max_grad_norm 1.0 \
+  --max_grad_norm 0.5 \
   --optim adamw_torch \
   --logging_steps 1 \
   --eval_strategy steps \
