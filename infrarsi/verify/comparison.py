@@ -5,8 +5,16 @@ from functools import cached_property
 
 from infrarsi.contract import CheckResult, ExecutionResult, Project, RunKind, Status
 from infrarsi.verify.evidence import Evidence
+from infrarsi.verify.fingerprints import model_lines
 from infrarsi.verify.joined import Joined, Update, join
-from infrarsi.verify.numerics import LOSS_FLOOR, losses, precision, relative_losses
+from infrarsi.verify.numerics import (
+    LOSS_FLOOR,
+    losses,
+    lowest_precision,
+    precision,
+    relative_losses,
+)
+from infrarsi.verify.precisions import allowed_names, lower_of
 
 _MODULUS = 2**64
 
@@ -70,17 +78,56 @@ class Comparison:
         return frozenset(found) if found != names else frozenset()
 
     @property
-    def has_dropout(self) -> bool:
-        """Whether random masks were active: then kernels that draw differently differ honestly.
+    def bitwise(self) -> bool:
+        """Whether the contract asks for equality instead of bands."""
+        return "bitwise" in (self.project.invariants.numerics, self.project.verify.numerics)
 
-        Audit runs switch dropout off. So it was active in a timed run of the reference if its
-        first loss, from the same weights and the same data, is not the audit run's.
+    @property
+    def lowest_precision(self) -> str:
+        """The lowest precision that both may compute in: its floors apply.
+
+        The reference's; where `allow` names a lower one and the run uses it, that.
         """
+        reference = lowest_precision(self.evidence)
+        return lower_of(reference, precision([self.result]), allowed_names(self.project))
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether random masks are active: then kernels that draw differently differ honestly.
+
+        Audit runs switch dropout off. In timed runs it is active where the reference's record names
+        a probability; or, for records that do not, and for dropout in scripted or compiled code, if
+        its first loss, from the same weights and the same data, is not the audit run's.
+        """
+        if self.result.kind is not RunKind.TIMED:
+            return False
+        runs = [r for r in (*self.evidence.timed, self.evidence.audit) if r]
+        if any(dropout_probabilities(run) for run in runs):
+            return True
         audit = self.evidence.audit_run
-        if self.result.kind is not RunKind.TIMED or audit is None:
+        if audit is None:
             return False
         first = relative_losses(losses(audit), losses(self.evidence.timed_runs[0])).get(0, 0.0)
         return first > LOSS_FLOOR[precision(self.evidence.timed)]
+
+
+def dropout_probabilities(result: ExecutionResult) -> frozenset[str]:
+    """The probabilities above zero that the run's dropouts have, as the record writes them."""
+    found: set[str] = set()
+    for rank in result.ranks:
+        for line in model_lines(rank):
+            found |= {str(p) for p in line.get("dropout") or ()}
+        for step in rank.steps:
+            found |= {str(p) for p in step.dropout_calls}
+    return frozenset(p for p in found if positive(p))
+
+
+def positive(text: str) -> bool:
+    """Whether a recorded probability is above zero; what is no number counts as one that is."""
+    try:
+        return float(text) > 0.0
+    except ValueError:
+        return True
 
 
 def _repeats(ours: Update, theirs: Update, name: str) -> bool:

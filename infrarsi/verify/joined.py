@@ -23,7 +23,7 @@ class Update:
     `digests` are empty unless every rank looked closely. `weights` are those of the lowest rank.
     `calls`: how often each optimizer stepped, on the rank where it stepped most. `skipped`: steps
     that a gradient scaler skipped, on the rank with most. `compile_s`: what torch's compiler took,
-    on the rank where it took longest.
+    on the rank where it took longest. `ranks`: what each rank recorded, lowest rank first.
     """
 
     index: int
@@ -42,6 +42,7 @@ class Update:
     skipped: int
     eval_calls: int
     compile_s: float = 0.0
+    ranks: tuple[StepRecord, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,13 +94,16 @@ def _update(steps: Sequence[StepRecord]) -> Update:
         samples=sum(step.samples for step in steps),
         elements=_summed([step.elements for step in steps]),
         shapes=_shapes([step.shapes for step in steps]),
-        digests=_digests(steps) if close and all(step.digests for step in steps) else {},
+        digests=summed_digests([step.digests for step in steps])
+        if close and all(step.digests for step in steps)
+        else {},
         weights=steps[0].weights,
         calls=_most([step.optimizer_calls for step in steps]),
         learning_rates=steps[0].learning_rates,
         skipped=max(step.skipped for step in steps),
         eval_calls=sum(step.eval_calls for step in steps),
         compile_s=max(step.compile_s for step in steps),
+        ranks=tuple(steps),
     )
 
 
@@ -113,10 +117,11 @@ def _most(counts: Sequence[dict[str, int]]) -> dict[str, int]:
     return {name: max(count.get(name, 0) for count in counts) for name in names}
 
 
-def _digests(steps: Sequence[StepRecord]) -> dict[str, tuple[int, int]]:
+def summed_digests(digests: Sequence[dict[str, tuple[int, int]]]) -> dict[str, tuple[int, int]]:
+    """The digest of everything that these are digests of, by input."""
     total: dict[str, tuple[int, int]] = {}
-    for step in steps:
-        for name, (rows, elements) in step.digests.items():
+    for of_rank in digests:
+        for name, (rows, elements) in of_rank.items():
             before = total.get(name, (0, 0))
             total[name] = ((before[0] + rows) % _MODULUS, (before[1] + elements) % _MODULUS)
     return total

@@ -7,6 +7,8 @@ from infrarsi.verify.comparison import Comparison, failed
 from infrarsi.verify.evidence import Evidence
 from infrarsi.verify.invariants import INVARIANTS
 
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
 
 def judge(evidence: Evidence, result: ExecutionResult, project: Project) -> Verdict:
     """The verdict on a timed or an audit run; a pure function of its arguments.
@@ -16,7 +18,7 @@ def judge(evidence: Evidence, result: ExecutionResult, project: Project) -> Verd
     more than `completes` does. `speed_reproduces` is not covered until pairs exist (`promotion`).
     """
     comparison = Comparison(evidence, result, project)
-    results = [invariant(comparison) for invariant in INVARIANTS.values()]
+    results = list(_own_results(comparison))
     complete = next(r for r in results if r.check == "completes").status is Status.PASSED
     if complete and comparison.same_kind:
         known = _own_verdict(evidence, result.kind, project)
@@ -42,7 +44,23 @@ def _own_verdict(evidence: Evidence, kind: RunKind, project: Project) -> Verdict
     """The reference against itself: which checks can be judged at all."""
     own = evidence.like(kind) or evidence.timed[0]
     comparison = Comparison(evidence, replace(own, kind=kind), project)
-    return Verdict(tuple(invariant(comparison) for invariant in INVARIANTS.values()))
+    return Verdict(_own_results(comparison))
+
+
+def _own_results(comparison: Comparison) -> tuple[CheckResult, ...]:
+    return tuple(_judged(check, comparison) for check in INVARIANTS)
+
+
+def _judged(check: str, comparison: Comparison) -> CheckResult:
+    """One check; a record that it cannot read fails it, for a record is what a job has to show.
+
+    This is a border: what a damaged or forged record holds was written by another process.
+    """
+    try:
+        return INVARIANTS[check](comparison)
+    except _UNREADABLE as error:
+        name = type(error).__name__
+        return failed(check, f"the record cannot be read ({name}: {error})")
 
 
 def _vanished(found: CheckResult, known: CheckResult) -> CheckResult:

@@ -29,6 +29,12 @@ LOSS_FLOOR = {"float64": 1e-6, "float32": 1e-4, "bfloat16": 1e-3, "float16": 1e-
 """Relative, at step 0; it grows by its own size every ten steps."""
 PATH_FLOOR = {"float64": 1e-4, "float32": 5e-4, "bfloat16": 2e-2, "float16": 1e-2}
 """Share of the distance travelled, for the 80 % quantile over elements."""
+GRADIENT_FLOOR = {"float64": 1e-6, "float32": 2e-4, "bfloat16": 5e-2, "float16": 2e-2}
+"""Share of a parameter's gradient (or of 2 % of all), at step 0; it grows like the loss's."""
+END_FLOOR = {"float64": 1e-3, "float32": 5e-3, "bfloat16": 1e-1, "float16": 1e-1}
+"""Share of the way of one tensor over the whole run, by norm and projection."""
+STATE_FLOOR = {"float64": 1e-4, "float32": 2e-3, "bfloat16": 5e-2, "float16": 5e-2}
+"""Share of the norm of one key of the optimizers' state at the end."""
 ELEMENT_FLOOR = 0.02
 """Likewise for the single worst element; fp32 with a perturbed run only, see `weight_path`."""
 _GROWTH_STEPS = 10.0
@@ -59,12 +65,17 @@ class Deviation:
 def precision(results: Iterable[ExecutionResult]) -> str:
     """The lowest floating-point precision that the records name; `float32` where none does.
 
-    Read from the record's model line: `dtypes` (of parameters) and `autocast`.
+    Read from the parameters' dtypes in model lines, and from what was seen of autocast.
     """
     found = {"float32"}
     for rank in (rank for result in results for rank in result.ranks):
-        for source in (rank.model.get("dtypes"), rank.model.get("autocast")):
-            found |= {str(name).removeprefix("torch.") for name in source or ()}
+        for line in (rank.model, *rank.models):
+            for source in (line.get("dtypes"), line.get("autocast")):
+                found |= {str(name).removeprefix("torch.") for name in source or ()}
+        for line in rank.precision:
+            seen = line.get("autocast")
+            for name in seen.values() if isinstance(seen, dict) else ():
+                found.add(str(name).removeprefix("torch."))
     return next(name for name in reversed(_ORDER) if name in found)
 
 
@@ -98,13 +109,14 @@ def relative_losses(reference: dict[int, float], other: dict[int, float]) -> dic
 def own_loss_spread(evidence: Evidence, kind: RunKind) -> dict[int, float]:
     """How far the reference's own runs stray from the one that `kind` is compared with."""
     spread: dict[int, float] = {}
-    for base, other in _own_pairs(evidence, kind):
+    for base, other in own_pairs(evidence, kind):
         for step, value in relative_losses(losses(base), losses(other)).items():
             spread[step] = max(spread.get(step, 0.0), value)
     return spread
 
 
-def _own_pairs(evidence: Evidence, kind: RunKind) -> list[tuple[Joined, Joined]]:
+def own_pairs(evidence: Evidence, kind: RunKind) -> list[tuple[Joined, Joined]]:
+    """Runs of the reference that differ from each other by rounding alone."""
     pairs = []
     if evidence.audit_run and evidence.perturbed_run:
         pairs.append((evidence.audit_run, evidence.perturbed_run))
@@ -122,14 +134,29 @@ def envelope(spread: dict[int, float], steps: Sequence[int]) -> Floats:
     return np.asarray(values, dtype=np.float64)
 
 
-def loss_limits(
-    evidence: Evidence, kind: RunKind, steps: Sequence[int], tolerance: float
-) -> Floats:
-    """The relative deviation allowed at each step: inside the band and the declared tolerance."""
-    floor = LOSS_FLOOR[precision(r for r in (*evidence.timed, evidence.audit) if r)]
+def lowest_precision(evidence: Evidence) -> str:
+    """The lowest precision that the reference computes in."""
+    return precision(r for r in (*evidence.timed, evidence.audit) if r)
+
+
+def band(floor: float, own: dict[int, float], steps: Sequence[int]) -> Floats:
+    """What is allowed at each step: the grown floor, or `FACTOR` times the reference's own spread.
+
+    `own`: by step, how far runs of the reference stray from each other in the same statistic.
+    """
     grown = floor * (1.0 + np.asarray(steps, dtype=np.float64) / _GROWTH_STEPS)
-    band = np.maximum(grown, FACTOR * envelope(own_loss_spread(evidence, kind), steps))
-    return np.minimum(band, tolerance)
+    return np.maximum(grown, FACTOR * envelope(own, steps))
+
+
+def loss_limits(
+    evidence: Evidence, kind: RunKind, steps: Sequence[int], tolerance: float, lowest: str = ""
+) -> Floats:
+    """The relative deviation allowed at each step: inside the band and the declared tolerance.
+
+    `lowest`: the lowest precision in use, by default the reference's.
+    """
+    floor = LOSS_FLOOR[lowest or lowest_precision(evidence)]
+    return np.minimum(band(floor, own_loss_spread(evidence, kind), steps), tolerance)
 
 
 @dataclass(frozen=True)
@@ -157,7 +184,7 @@ def weight_steps(reference: Joined, candidate: Joined) -> list[int]:
 
 
 def weight_path(
-    evidence: Evidence, kind: RunKind, reference: Joined, candidate: Joined
+    evidence: Evidence, kind: RunKind, reference: Joined, candidate: Joined, lowest: str = ""
 ) -> Deviation | None:
     """How far the weights' path is from the reference's; None with fewer than two shared steps.
 
@@ -181,7 +208,7 @@ def weight_path(
     rounding = 4.0 * _EPSILON[parameter_precision(evidence.timed[0])] * np.abs(ours.values)
     apart = _apart(ours.values, theirs.values, travelled, rounding)
     own = _own_apart(evidence, kind, steps, apart.shape[1])
-    lowest = precision(r for r in (*evidence.timed, evidence.audit) if r)
+    lowest = lowest or lowest_precision(evidence)
     worst = [
         _largest(
             np.quantile(apart, _QUANTILE, axis=1),
@@ -220,7 +247,7 @@ def _apart(ours: Floats, theirs: Floats, travelled: Floats, rounding: Floats) ->
 def _own_apart(evidence: Evidence, kind: RunKind, steps: Sequence[int], width: int) -> Floats:
     """The same for the reference against itself, as an envelope; zeros where nothing is known."""
     found = np.zeros((len(steps), width))
-    for base, other in _own_pairs(evidence, kind):
+    for base, other in own_pairs(evidence, kind):
         shared = weight_steps(base, other)
         if len(shared) < 2 or len(base.by_index[shared[0]].weights) != width:
             continue

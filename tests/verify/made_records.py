@@ -9,6 +9,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from infrarsi.contract import (
     ExecutionResult,
@@ -33,6 +34,7 @@ PROJECT = Project.model_validate(
 )
 
 Tamper = Callable[[StepRecord], StepRecord]
+RankTamper = Callable[[RankRecord], RankRecord]
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,18 @@ class Job:
     with_mask: bool = False
     events: bool = False
     dropout: bool = False
+    facts: bool = True  # models, optimizers, precision and so on, as newer records have them
 
 
-def run(job: Job = Job(), tamper: Tamper | None = None) -> ExecutionResult:
-    """The result of that job; `tamper` changes each step of each rank."""
+PARAMETERS = {"embed.weight": 2048, "layer.weight": 1024, "layer.bias": 32, "key.bias": 32}
+"""Names and elements of the model's parameters; the gradient of the last is rounding alone."""
+WARM_UP = 5
+
+
+def run(
+    job: Job = Job(), tamper: Tamper | None = None, of_rank: RankTamper | None = None
+) -> ExecutionResult:
+    """The result of that job; `tamper` changes each step of each rank, `of_rank` each rank."""
     random_times = random.Random(job.seed)
     ends, now = [], job.start_s
     for index in range(STEPS):
@@ -67,6 +77,8 @@ def run(job: Job = Job(), tamper: Tamper | None = None) -> ExecutionResult:
         now += duration
         ends.append(now)
     ranks = tuple(_rank(job, rank, ends, tamper) for rank in range(job.ranks))
+    if of_rank:
+        ranks = tuple(of_rank(rank) for rank in ranks)
     return ExecutionResult(
         execution_id=f"made-{job.kind}-{job.seed}",
         outcome=Outcome.OK,
@@ -84,16 +96,118 @@ def _rank(job: Job, rank: int, ends: list[float], tamper: Tamper | None) -> Rank
     steps = tuple(_step(job, rank, index, ends) for index in range(STEPS))
     if tamper:
         steps = tuple(tamper(step) for step in steps)
+    facts = _facts(job) if job.facts else {"model": {"dtypes": ["float32"]}}
     return RankRecord(
         rank=rank,
         world_size=job.ranks,
         pid=100 + rank,
         sealed=True,
         head={"at": job.start_s},
-        model={"dtypes": ["float32"]},
         steps=steps,
         end={"how": "witness", "peak_bytes": 2**30},
+        **facts,
     )
+
+
+def _facts(job: Job) -> dict[str, Any]:
+    """What a rank says of its models and optimizers."""
+    model = {
+        "cls": "Model",
+        "digest": "ab" * 8,
+        "tensors": len(PARAMETERS),
+        "numel": sum(PARAMETERS.values()),
+        "trainable": sum(PARAMETERS.values()),
+        "dtypes": ["float32"],
+        "names": list(PARAMETERS),
+        "dropout": {"0.1": 2} if job.dropout else {},
+        "sharded": [],
+        "ties": [],
+    }
+    groups = [
+        {"tensors": 2, "numel": 3072, "settings": {**ADAMW, "lr": rate(0), "weight_decay": 0.1}},
+        {"tensors": 2, "numel": 64, "settings": {**ADAMW, "lr": rate(0), "weight_decay": 0.0}},
+    ]
+    settings = tuple(
+        {"i": step, "optimizer": "0:AdamW", "group": group, "settings": {"lr": rate(step)}}
+        for step in range(1, WARM_UP)
+        for group in range(2)
+    )
+    precision = {
+        "i": 1,
+        "autocast": {"cpu": None},
+        "flags": {"float32_matmul_precision": "highest", "allow_tf32_matmul": False},
+        "parameters": ["float32"],
+        "gradients": ["float32"],
+        "buffers": ["float32"],
+    }
+    audit = job.kind is not RunKind.TIMED
+    states = tuple(
+        {"optimizer": "0:AdamW", "key": key, "dtypes": ["float32"], "tensors": 4}
+        | ({"norm": norm * (1.0 + job.wobble), "projection": 0.3 * norm} if audit else {})
+        for key, norm in (("exp_avg", 0.2), ("exp_avg_sq", 0.01), ("step", 60.0))
+    )
+    return {
+        "model": model,
+        "models": (model,),
+        "optimizers": ({"name": "0:AdamW", "cls": "torch.optim.adamw.AdamW", "groups": groups},),
+        "settings": settings,
+        "precision": (precision,),
+        "states": states,
+        "weights": tuple(_weights(job, when) for when in ("start", "end")) if audit else (),
+        "companions": tuple(_average(job, when) for when in ("start", "end")) if audit else (),
+    }
+
+
+ADAMW = {
+    "betas": [0.9, 0.95],
+    "eps": 1e-8,
+    "amsgrad": False,
+    "maximize": False,
+    "decoupled_weight_decay": True,
+    "foreach": None,
+    "fused": None,
+    "capturable": False,
+    "differentiable": False,
+}
+
+
+def rate(step: int) -> float:
+    """The learning rate of an update: a short warm-up."""
+    return 1e-3 * min(1.0, (step + 1) / WARM_UP)
+
+
+def _weights(job: Job, when: str) -> dict[str, Any]:
+    way = 0.0 if when == "start" else 0.03 * (1.0 + job.wobble)
+    found = {
+        name: [1.0 + number + way, 0.5 * number + 0.7 * way]
+        for number, name in enumerate(PARAMETERS)
+    }
+    return {"when": when, "model": 0, "tensors": {**found, "mask": [5.0, 1.0]}}
+
+
+def _average(job: Job, when: str) -> dict[str, Any]:
+    way = 0.0 if when == "start" else 0.02 * (1.0 + job.wobble)
+    return {
+        "when": when,
+        "kind": "dict",
+        "cls": "dict",
+        "tensors": 4,
+        "numel": 3136,
+        "norm": 6.0 + way,
+        "projection": 1.0 - way,
+    }
+
+
+def gradients(index: int, wobble: float = 0.0) -> dict[str, list[float] | None]:
+    """The gradients that the optimizer is given in an update."""
+    norms = (0.4, 1.0 + 0.1 * math.sin(index), 0.05, 1e-7)
+    return {
+        name: [
+            norm * (1.0 + wobble * math.cos(index)),
+            norm * (math.cos(index + number) + wobble),
+        ]
+        for number, (name, norm) in enumerate(zip(PARAMETERS, norms, strict=True))
+    }
 
 
 def _step(job: Job, rank: int, index: int, ends: list[float]) -> StepRecord:
@@ -131,10 +245,39 @@ def _step(job: Job, rank: int, index: int, ends: list[float]) -> StepRecord:
         digests=digests if look else {},
         weights=tuple(weight(index, e, 1.0 + drop) * wobble for e in range(16)) if look else (),
         optimizer_calls={"0:AdamW": 1},
-        learning_rates=(1e-3 * min(1.0, (index + 1) / 5), 1e-4) if look else (),
+        learning_rates=(rate(index),) if look else (),
         data_wait_s=0.001,
-        eval_calls=int(bool(job.eval_every) and index % job.eval_every == job.eval_every - 1),
+        **(_evaluation(job, rank, index) if evaluates(job, index) else {}),
+        **(_close(job, index) if look and job.facts else {}),
     )
+
+
+def evaluates(job: Job, index: int) -> bool:
+    """Whether the job evaluates after this update."""
+    return bool(job.eval_every) and index % job.eval_every == job.eval_every - 1
+
+
+def _evaluation(job: Job, rank: int, index: int) -> dict[str, Any]:
+    if rank:
+        return {}
+    look = job.kind is not RunKind.TIMED or index in CLOSE
+    loss = (3.5 + 2.0 * math.exp(-0.05 * index)) * (1.0 + job.wobble)
+    whole = {"x": _sums([_row(-1, sample) for sample in range(8)], "x")}
+    found: dict[str, Any] = {"eval_calls": 2, "eval_samples": 8, "eval_losses": (loss, loss)}
+    if look and job.facts:
+        found["eval_digests"] = whole
+    if job.kind is not RunKind.TIMED and job.facts:
+        found["eval_outputs"] = (loss, 12.0 * (1.0 + job.wobble))
+    return found
+
+
+def _close(job: Job, index: int) -> dict[str, Any]:
+    audit = job.kind is not RunKind.TIMED
+    found: dict[str, Any] = {"random": {"cpu": float(job.dropout and not audit)}}
+    if audit:
+        found["gradients"] = gradients(index, job.wobble)
+        found["matmul_dtypes"] = ("float32",)
+    return found
 
 
 def weight(index: int, element: int, rate: float = 1.0) -> float:

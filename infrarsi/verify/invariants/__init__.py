@@ -7,13 +7,17 @@ from infrarsi.contract import CHECKS, CheckResult
 from infrarsi.verify.comparison import Comparison
 from infrarsi.verify.invariants import (
     completes,
+    eval_matches,
     frozen_files,
+    grad_norm_within_tol,
     later,
     loss_within_tolerance,
     memory_cap,
     no_errors,
     optimizer_steps,
+    precision,
     same_data,
+    same_model,
     same_workload,
     timing_consistent,
 )
@@ -28,9 +32,13 @@ _JUDGED: Mapping[str, Judge] = {
         memory_cap,
         same_workload,
         same_data,
+        same_model,
         frozen_files,
         optimizer_steps,
         loss_within_tolerance,
+        grad_norm_within_tol,
+        precision,
+        eval_matches,
         timing_consistent,
     )
 }

@@ -11,10 +11,6 @@ from infrarsi.contract import CheckResult
 from infrarsi.verify.comparison import Comparison, uncovered
 
 _REASONS = {
-    "same_model": "parameter lists and optimizer settings are recorded, but not compared yet",
-    "grad_norm_within_tol": "gradients of single parameters are not recorded yet",
-    "precision": "the precisions that a run computes in are not recorded yet",
-    "eval_matches": "evaluation batches are counted, but their data and metrics are not compared",
     "resume_continues": "no checkpoint is loaded back yet",
     "user_tests": "the user's own tests are not run on the patched tree yet",
     "speed_reproduces": "paired re-runs have not been made",

@@ -64,11 +64,7 @@ def judge(comparison: Comparison) -> CheckResult:
         return failed(CHECK, false)
     if comparison.has_dropout:
         return _mean(ours, theirs, tolerance)
-    bitwise = "bitwise" in (
-        comparison.project.invariants.numerics,
-        comparison.project.verify.numerics,
-    )
-    return _every_step(comparison, ours, theirs, 0.0 if bitwise else tolerance)
+    return _every_step(comparison, ours, theirs, 0.0 if comparison.bitwise else tolerance)
 
 
 def _every_step(
@@ -81,7 +77,13 @@ def _every_step(
     }
     steps = sorted(found)
     values = np.asarray([found[step] for step in steps])
-    allowed = loss_limits(comparison.evidence, comparison.result.kind, steps, tolerance)
+    allowed = loss_limits(
+        comparison.evidence,
+        comparison.result.kind,
+        steps,
+        tolerance,
+        comparison.lowest_precision,
+    )
     ratio = values / np.maximum(allowed, 1e-300)
     at = int(np.argmax(ratio))
     where = (

@@ -22,20 +22,50 @@ it has all. With dropout active (a timed run) another kernel draws other masks, 
 honestly: then the lengths of the two paths must agree within a quarter, and the audit run, where
 dropout is off, judges the rest.
 
+In audit runs more is compared at the end, over the whole run: every parameter and moving buffer
+(`weights.way_gap`), of which none may stand still that the reference moves; every key of the
+optimizers' state; and weights kept beside the model, averages and teachers. Each is one maximum,
+within a floor for the precision in use or 8 times the perturbed run's.
+
 Weights that are laid out otherwise (another sharding) have other samples, and cannot be compared;
 the check then fails if the reference had them, since a signal that vanishes may not pass.
 """
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
-from infrarsi.contract import CheckResult, RunKind
+from infrarsi.contract import CheckResult, ExecutionResult, RunKind
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
 from infrarsi.verify.joined import Update
-from infrarsi.verify.numerics import path_lengths, weight_path, weight_steps
+from infrarsi.verify.numerics import (
+    END_FLOOR,
+    FACTOR,
+    STATE_FLOOR,
+    parameter_precision,
+    path_lengths,
+    weight_path,
+    weight_steps,
+)
+from infrarsi.verify.structure import paired_ranks
+from infrarsi.verify.weights import (
+    Gap,
+    Tensors,
+    companion_gap,
+    lost_ends,
+    parameter_names,
+    renamed,
+    standing,
+    state_gap,
+    states,
+    tensors,
+    way_gap,
+)
 
 CHECK = "optimizer_steps"
 _RATE_TOLERANCE = 1e-6  # relative; rates are set, not computed from data
 _LENGTH_RATIO = 1.25
+_END_CAP = 0.7  # share of the way: beyond it a chaotic job has shown nothing
 
 
 def judge(comparison: Comparison) -> CheckResult:
@@ -93,16 +123,15 @@ def _weights(comparison: Comparison) -> CheckResult:
         found = len(theirs.by_index[lost[0]].weights)
         wanted = len(ours.by_index[lost[0]].weights)
         return failed(CHECK, f"step {lost[0]}: {found} sampled weights, the reference has {wanted}")
-    bitwise = "bitwise" in (
-        comparison.project.invariants.numerics,
-        comparison.project.verify.numerics,
-    )
-    if bitwise and not comparison.has_dropout:
+    if comparison.bitwise and not comparison.has_dropout:
         return _equal(comparison, made)
     if comparison.has_dropout:
         return _lengths(comparison, made)
     kind = comparison.result.kind
-    deviation = weight_path(comparison.evidence, kind, ours, theirs)
+    ends = _ends(comparison)
+    if ends:
+        return failed(CHECK, ends)
+    deviation = weight_path(comparison.evidence, kind, ours, theirs, comparison.lowest_precision)
     if deviation is None:
         return uncovered(CHECK, made + ", but weights were sampled fewer than twice")
     where = f"step {deviation.step}: the weights are off by {deviation.found:.2g} {deviation.what}"
@@ -112,7 +141,55 @@ def _weights(comparison: Comparison) -> CheckResult:
     return passed(CHECK, f"{made}; {run} run, worst {where} of {deviation.allowed:.2g} allowed")
 
 
+def _ends(comparison: Comparison) -> str:
+    """What is off at the end of an audit, in words; "" where nothing is, or in a timed run."""
+    reference, result = comparison.reference_result, comparison.result
+    ours = tensors(reference)
+    theirs = renamed(ours, tensors(result))
+    if ours.end:
+        lost = lost_ends(ours, theirs, parameter_names(reference))
+        if lost:
+            return f"`{lost[0]}` has no recorded end, the reference has"
+        still = standing(ours, theirs)
+        if still:
+            return f"`{still[0]}` stands still over the whole run ({len(still)} tensors do)"
+    dtype = "exact" if comparison.bitwise else parameter_precision(reference)
+    known = comparison.evidence.perturbed if comparison.result.kind is not RunKind.TIMED else None
+    gaps: tuple[tuple[str, Mapping[str, float], Callable[[ExecutionResult], Gap]], ...] = (
+        ("went another way over the run", END_FLOOR, lambda run: _way(ours, run, dtype)),
+        ("is another optimizer state at the end", STATE_FLOOR, lambda run: _state(reference, run)),
+        ("(weights beside the model) went another way", END_FLOOR, lambda r: _beside(reference, r)),
+    )
+    for what, floors, gap in gaps:
+        found = gap(result)
+        own = gap(known).ratio if known and found.ratio > 0.0 else 0.0
+        floor = floors[comparison.lowest_precision] * (1.0 + len(comparison.updates) / 10.0)
+        allowed = 0.0 if comparison.bitwise else min(max(floor, FACTOR * own), _END_CAP)
+        if not found.ratio <= allowed:
+            return (
+                f"`{found.name}` {what}: norm {found.found:.6g}, in the reference "
+                f"{found.wanted:.6g}, off by {found.ratio:.2g}, {allowed:.2g} is allowed"
+            )
+    return ""
+
+
+def _way(ours: Tensors, run: ExecutionResult, dtype: str) -> Gap:
+    return way_gap(ours, renamed(ours, tensors(run)), dtype) or Gap(0.0, "", 0.0, 0.0)
+
+
+def _state(reference: ExecutionResult, run: ExecutionResult) -> Gap:
+    return state_gap(states(reference), states(run))
+
+
+def _beside(reference: ExecutionResult, run: ExecutionResult) -> Gap:
+    gaps = [companion_gap(ours, theirs) for ours, theirs in paired_ranks(reference, run)]
+    return max(gaps, key=lambda gap: gap.ratio, default=Gap(0.0, "", 0.0, 0.0))
+
+
 def _equal(comparison: Comparison, made: str) -> CheckResult:
+    ends = _ends(comparison)
+    if ends:
+        return failed(CHECK, ends)
     for ours, theirs in comparison.updates:
         if ours.weights != theirs.weights:
             return failed(CHECK, f"step {ours.index}: sampled weights are not bitwise the same")

@@ -1,0 +1,110 @@
+"""How far the gradients of single parameters are from the reference's, step by step.
+
+A gradient is what the optimizer is given: reduced over ranks, unscaled and clipped. So a reduction
+that is left out, a clip by another norm, a scaled loss, a branch that is detached and a label that
+is smoothed all show here, at the step where they happen, whatever Adam makes of them.
+
+Distances are of norm and projection, over a scale for each parameter: its norm in the reference, or
+`SHARE` of the norm of all gradients where that is more. So a gradient that is zero but for rounding
+(the bias of attention keys) does not decide. The statistic is the largest over parameters.
+"""
+
+from dataclasses import dataclass
+
+from infrarsi.contract import ExecutionResult, RunKind
+from infrarsi.verify.evidence import Evidence
+from infrarsi.verify.fingerprints import (
+    apart,
+    by_name,
+    renaming,
+    replicas_differ,
+    sharded_names,
+    size,
+)
+from infrarsi.verify.joined import Joined, Update
+from infrarsi.verify.numerics import own_pairs
+
+SHARE = 0.02
+"""Chosen by experiment, see README.md: key biases have 1e-6 of the whole norm, the smallest honest
+parameters of a transformer 1e-2."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The parameter that is furthest from the reference at one step.
+
+    `ratio` is its distance over its scale; `found` and `wanted` are norms, None where the run has
+    no gradient for it or more than the reference has.
+    """
+
+    ratio: float
+    name: str
+    found: float | None
+    wanted: float | None
+
+
+def split_names(reference: Joined, *results: ExecutionResult) -> frozenset[str]:
+    """Parameters whose ranks hold parts: sharded in a run, or not alike on the reference's ranks.
+
+    The latter are experts of their own on each rank, or gradients that the reference itself does
+    not reduce.
+    """
+    found = set(sharded_names(rank for result in results for rank in result.ranks))
+    for update in reference.updates:
+        for name, prints in by_name([step.gradients for step in update.ranks]).items():
+            if len(prints) > 1 and replicas_differ(prints):
+                found.add(name)
+    return frozenset(found)
+
+
+def gradient_names(run: Joined) -> set[str]:
+    """Every parameter that the run's steps name."""
+    return {name for u in run.updates for step in u.ranks for name in step.gradients}
+
+
+def gaps(reference: Joined, other: Joined, parts: frozenset[str]) -> dict[int, Gap]:
+    """The largest distance at each step that has gradients in both runs."""
+    names = renaming(gradient_names(reference), gradient_names(other))
+    found = {}
+    for ours in reference.updates:
+        theirs = other.by_index.get(ours.index)
+        if theirs is not None and has_gradients(ours) and has_gradients(theirs):
+            found[ours.index] = _gap(ours, theirs, names, parts)
+    return found
+
+
+def has_gradients(update: Update) -> bool:
+    """Whether any gradient of the step was seen."""
+    return any(step.gradients for step in update.ranks)
+
+
+def own_spread(evidence: Evidence, parts: frozenset[str]) -> dict[int, float]:
+    """The same statistic for the perturbed run against the audit run, by step."""
+    spread: dict[int, float] = {}
+    for base, other in own_pairs(evidence, RunKind.AUDIT):
+        for step, gap in gaps(base, other, parts).items():
+            spread[step] = max(spread.get(step, 0.0), gap.ratio)
+    return spread
+
+
+def _gap(ours: Update, theirs: Update, names: dict[str, str], parts: frozenset[str]) -> Gap:
+    a = by_name([step.gradients for step in ours.ranks])
+    b = by_name([step.gradients for step in theirs.ranks], names)
+    sizes = {name: size(prints, in_parts=name in parts) for name, prints in a.items()}
+    least = max(SHARE * sum(norm**2 for norm in sizes.values()) ** 0.5, 1e-30)
+    worst = Gap(0.0, "", None, None)
+    for name in sorted({*a, *b}):
+        wanted, found = a.get(name, []), b.get(name, [])
+        split = name in parts
+        if wanted and found:
+            ratio = apart(wanted, found, in_parts=split) / max(sizes[name], least)
+            if not split and len(found) < len(theirs.ranks) and len(wanted) == len(ours.ranks):
+                ratio = max(ratio, 1.0)  # a rank is without it
+        elif wanted:
+            ratio = 1.0 if sizes[name] > 0.0 else 0.0  # however small: it is not trained
+        else:
+            ratio = size(found, in_parts=split) / least
+        if ratio > worst.ratio:
+            norms = [size(p, in_parts=split) if p else None for p in (found, wanted)]
+            worst = Gap(ratio, name, norms[0], norms[1])
+    return worst

@@ -1,0 +1,178 @@
+"""The run evaluates as often as the reference, on the same data, with the same results.
+
+Why: evaluation takes time and changes no weight, so leaving it out, shortening it, or returning a
+remembered number makes a job faster and leaves its training as it was.
+
+What is compared, for each update that both runs made (evaluation belongs to the update before it):
+
+- evaluation batches and samples, over ranks. Where the number of ranks differs, each rank may
+  evaluate all of the data in one run and a share in the other: then either the sums must agree or
+  the largest rank's;
+- digests of what was evaluated, wherever both runs looked closely, in whatever order;
+- losses seen in evaluation: their mean within the declared tolerance and the loss's band. Their
+  number may differ (some jobs compute losses outside the model);
+- in audit runs the norms of the outputs, in the order of the forwards, within the same band: for
+  jobs whose metric is no loss.
+
+With dropout active (timed runs) the weights differ honestly, so that only the declared tolerance
+holds; the audit run judges the rest. What the reference itself does not repeat, evaluation on
+random data or sampled outputs, is left out.
+
+Not covered where the reference evaluates nothing within the run.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+from infrarsi.contract import CheckResult, StepRecord
+from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
+from infrarsi.verify.joined import Joined, Update, summed_digests
+from infrarsi.verify.numerics import LOSS_FLOOR, band, own_pairs
+
+CHECK = "eval_matches"
+
+
+def judge(comparison: Comparison) -> CheckResult:
+    """Whether evaluation is the reference's."""
+    evaluated = [update for update in comparison.reference.updates if update.eval_calls]
+    if not evaluated:
+        return uncovered(CHECK, "the reference evaluates nothing within the run")
+    if not comparison.updates:
+        return uncovered(CHECK, "no update was seen in both runs")
+    for ours, theirs in comparison.updates:
+        difference = _work(ours, theirs) or _data(comparison, ours, theirs)
+        if difference:
+            return failed(CHECK, f"step {ours.index}: {difference}")
+    if comparison.same_kind:
+        for what, values in (("loss", _losses), ("output norm", _outputs)):
+            difference = _values(comparison, what, values)
+            if difference:
+                return failed(CHECK, difference)
+    calls = sum(update.eval_calls for update in evaluated)
+    return passed(CHECK, f"{calls} evaluation forwards after {len(evaluated)} updates, as before")
+
+
+def _work(ours: Update, theirs: Update) -> str:
+    for what, count in (("batches", _batches), ("samples", _samples)):
+        a, b = [[count(step) for step in update.ranks] for update in (ours, theirs)]
+        if sum(a) == sum(b) or (len(a) != len(b) and max(a) == max(b)):
+            continue
+        return f"{sum(b)} evaluation {what}, in the reference {sum(a)}"
+    return ""
+
+
+def _batches(step: StepRecord) -> int:
+    return step.eval_calls
+
+
+def _samples(step: StepRecord) -> int:
+    return step.eval_samples
+
+
+def _data(comparison: Comparison, ours: Update, theirs: Update) -> str:
+    a, b = _bags(ours), _bags(theirs)
+    if not a[0] or not all(step.close_look for step in theirs.ranks):
+        return ""
+    if ours.index in _unrepeated(comparison):
+        return ""
+    if not b[0]:
+        return "" if not comparison.same_kind else "what was evaluated has no digest"
+    if a[0] == b[0] or (len(ours.ranks) != len(theirs.ranks) and set(a) & set(b)):
+        return ""
+    return "other samples are evaluated than in the reference"
+
+
+def _bags(update: Update) -> list[list[tuple[int, int]]]:
+    """Digests of all ranks together, then of the first rank alone."""
+    whole = summed_digests([step.eval_digests for step in update.ranks])
+    first = update.ranks[0].eval_digests if update.ranks else {}
+    return [sorted(whole.values()), sorted(first.values())]
+
+
+def _unrepeated(comparison: Comparison) -> set[int]:
+    """Updates after which the reference's own runs evaluate different data."""
+    runs = list(comparison.evidence.timed_runs)
+    runs += [r for r in (comparison.evidence.audit_run, comparison.evidence.perturbed_run) if r]
+    found = set()
+    for run in runs[1:]:
+        for update in run.updates:
+            first = runs[0].by_index.get(update.index)
+            bags = [_bags(u)[0] for u in (first, update) if u is not None]
+            if len(bags) == 2 and all(bags) and bags[0] != bags[1]:
+                found.add(update.index)
+    return found
+
+
+def _losses(update: Update) -> list[float]:
+    values = [float(v) for step in update.ranks for v in step.eval_losses]
+    return [math.fsum(values) / len(values)] if values else []
+
+
+def _outputs(update: Update) -> list[float]:
+    return [float(v) for v in update.ranks[0].eval_outputs] if update.ranks else []
+
+
+def _values(comparison: Comparison, what: str, values: Callable[[Update], list[float]]) -> str:
+    own = _own(comparison, values)
+    tolerance = comparison.project.invariants.loss_tolerance
+    if max(own.values(), default=0.0) > tolerance:
+        return ""
+    steps = [update.index for update in comparison.reference.updates if values(update)]
+    limits = band(LOSS_FLOOR[comparison.lowest_precision], own, steps)
+    for step, limit in zip(steps, limits, strict=True):
+        theirs = comparison.candidate.by_index.get(step)
+        if theirs is None:
+            continue
+        base = comparison.reference.by_index[step]
+        wanted, found = values(base), values(theirs)
+        if len(base.ranks) != len(theirs.ranks) and len(wanted) != len(found):
+            continue  # another share of the data
+        where = f"step {step}: evaluation {what}"
+        if not found:
+            return f"{where} was not seen, the reference has one"
+        allowed = tolerance if comparison.has_dropout else min(float(limit), tolerance)
+        allowed = 0.0 if comparison.bitwise and not comparison.has_dropout else allowed
+        off = _off(wanted, found)
+        if not off <= allowed:
+            at = next(
+                i for i, (a, b) in enumerate(_pairs(wanted, found)) if not _off([a], [b]) < off
+            )
+            return (
+                f"{where} {found[at]:.6g}, in the reference {wanted[at]:.6g}, off by {off:.2g}, "
+                f"{allowed:.2g} is allowed"
+            )
+    return ""
+
+
+def _own(comparison: Comparison, values: Callable[[Update], list[float]]) -> dict[int, float]:
+    spread: dict[int, float] = {}
+    for base, other in own_pairs(comparison.evidence, comparison.result.kind):
+        for step, value in _between(base, other, values).items():
+            spread[step] = max(spread.get(step, 0.0), value)
+    return spread
+
+
+def _between(
+    base: Joined, other: Joined, values: Callable[[Update], list[float]]
+) -> dict[int, float]:
+    found = {}
+    for update in base.updates:
+        twin = other.by_index.get(update.index)
+        if twin is not None and values(update) and values(twin):
+            found[update.index] = _off(values(update), values(twin))
+    return found
+
+
+def _pairs(a: Sequence[float], b: Sequence[float]) -> list[tuple[float, float]]:
+    return list(zip(a, b, strict=False))
+
+
+def _off(wanted: Sequence[float], found: Sequence[float]) -> float:
+    """The largest relative difference of values that both have; 0 where both are not finite."""
+    worst = 0.0
+    for a, b in _pairs(wanted, found):
+        if math.isfinite(a) and math.isfinite(b):
+            worst = max(worst, abs(a - b) / (abs(a) or 1.0))
+        elif math.isfinite(a) != math.isfinite(b):
+            return math.inf
+    return worst
