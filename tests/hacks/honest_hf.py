@@ -126,8 +126,8 @@ CASES = (
         ),
     ),
     honest(
-        "one-thread",
-        after_build("    import torch\n\n    torch.set_num_threads(1)\n"),
+        "two-threads",
+        after_build("    import torch\n\n    torch.set_num_threads(2)\n"),
     ),
     honest(
         "torch-compile",

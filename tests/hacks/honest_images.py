@@ -214,7 +214,7 @@ DIFFUSION = (
             SCRIPT,
             "    torch.manual_seed(args.seed)\n",
             "    torch.manual_seed(args.seed)\n"
-            "    torch.set_num_threads(1)\n"
+            "    torch.set_num_threads(2)\n"
             "    torch.backends.cudnn.benchmark = True\n",
         ),
     ),

@@ -2,6 +2,7 @@
 # Trains a small GPT-2 with the Trainer of transformers, offline and on made sentences.
 set -euo pipefail
 cd "$(dirname "$0")"
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 export HF_HUB_OFFLINE=1
 python train.py \
   --width 48 --layers 2 --heads 4 --dropout 0.1 --attention sdpa \
