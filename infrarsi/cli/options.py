@@ -96,6 +96,15 @@ RunDir = Annotated[
     Path | None, typer.Argument(help="Run directory [the newest under .infrarsi/runs].")
 ]
 
+Rejudge = Annotated[
+    bool,
+    typer.Option("--rejudge", help="Judge the stored receipts again, offline; 2 if they differ."),
+]
+Baseline = Annotated[
+    Path | None,
+    typer.Option("--baseline", help="Known-good figures (YAML or JSON) to check the reference by."),
+]
+
 
 @dataclass(frozen=True)
 class Preferences:

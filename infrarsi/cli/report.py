@@ -2,19 +2,34 @@
 
 from pathlib import Path
 
-from infrarsi.cli.options import Out, RunDir
+from infrarsi.cli.options import Out, Rejudge, RunDir
 
 _JOURNAL = "journal.jsonl"
 
 
-def report(run: RunDir = None, out: Out = None) -> None:
+def report(run: RunDir = None, out: Out = None, rejudge: Rejudge = False) -> None:
     """Print the report of a run: verdicts, the recommended change, what it cost."""
+    if rejudge:
+        _judge_again(run, out)
+        return
     folder = run or max((out or Path(".infrarsi") / "runs").glob(f"*/{_JOURNAL}"), default=None)
     folder = folder.parent if folder and folder.name == _JOURNAL else folder
     if folder and _is_up_to_date(folder):
         print((folder / "REPORT.md").read_text(encoding="utf-8"), end="")
     else:
         print(_made(run, out), end="")
+
+
+def _judge_again(run: Path | None, out: Path | None) -> None:
+    """Print all verdicts of a run, then and now; raises UserError where they differ."""
+    from infrarsi.cli.rejudge import insist_on_same, rejudge, shown
+    from infrarsi.runs import DEFAULT_ROOT, RunDirectory, RunState, read
+
+    folder = RunDirectory.open(run) if run else RunDirectory.newest(out or DEFAULT_ROOT)
+    events = read(folder.journal).events
+    judged = rejudge(folder, events)
+    print(shown(judged, RunState.of(events)))
+    insist_on_same(judged, folder)
 
 
 def _is_up_to_date(folder: Path) -> bool:

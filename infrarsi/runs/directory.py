@@ -113,6 +113,10 @@ class RunDirectory:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
+    def receipt_file(self, execution_id: str) -> Path:
+        """The record of one execution, there or not; nothing is made."""
+        return self.path / "receipts" / execution_id / "receipt.json"
+
     def remove_if_empty(self) -> None:
         """Remove a run that ended before its first event."""
         if not self.journal.exists() or self.journal.stat().st_size == 0:

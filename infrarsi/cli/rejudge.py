@@ -1,0 +1,142 @@
+"""`infrarsi report --rejudge`: all stored receipts of a run judged again, from the records alone.
+
+Nothing is run and nothing is written: the reference's receipts make the evidence, and every receipt
+that was judged in the run is judged once more by this version of the checks.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from infrarsi import __version__
+from infrarsi.cli.receipts import reference_results, stored
+from infrarsi.contract import Outcome, Status, Verdict
+from infrarsi.errors import ExternalError, UserError
+from infrarsi.runs import RunDirectory, RunState
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One receipt: what it was for, its verdict in the run (None: none was asked) and today's."""
+
+    what: str
+    kind: str
+    then: Verdict | None
+    now: Verdict
+
+    @property
+    def differences(self) -> list[str]:
+        """The checks whose result is another one today, each as a line."""
+        if self.then is None:
+            return []
+        found = []
+        for was, is_ in zip(self.then.results, self.now.results, strict=False):
+            if was.status is not is_.status:
+                found.append(
+                    f"{was.check}: {_word(was.status)} ({was.reason}), "
+                    f"now {_word(is_.status)} ({is_.reason})"
+                )
+        return found
+
+
+def rejudge(run: RunDirectory, events: tuple[Mapping[str, Any], ...]) -> list[Judged]:
+    """Every judged receipt of a run, in the order of its journal.
+
+    Raises UserError for a run that has no reference yet, ExternalError for a receipt that is gone.
+    """
+    from infrarsi.contract.files import load
+    from infrarsi.verify import judge, reference_evidence
+
+    state = RunState.of(events)
+    if not state.reference:
+        raise UserError(
+            "the reference of this run was not measured, so nothing can be judged",
+            where=str(run.path),
+            fix="go on with `infrarsi run --resume`",
+        )
+    project = load(run.contract).project
+    results = reference_results(run, state)
+    evidence = reference_evidence(results, optimizer_steps=project.workload.optimizer_steps)
+    judged = [
+        Judged(result.execution_id, str(result.kind), None, judge(evidence, result, project))
+        for result in results
+        if evidence.like(result.kind) is not None and result is not evidence.perturbed
+    ]
+    for execution_id, then in _verdicts(events, state):
+        result = stored(run, execution_id)
+        now = judge(evidence, result, project)
+        judged.append(Judged(execution_id, str(result.kind), then, now))
+    return judged
+
+
+def _verdicts(
+    events: tuple[Mapping[str, Any], ...], state: RunState
+) -> Iterator[tuple[str, Verdict]]:
+    """(execution, verdict) of every trial, audit and pair that the journal has a verdict of."""
+    for event in events:
+        if event["event"] not in ("trial", "audit", "pair") or not event.get("verdict"):
+            continue
+        execution_id = event.get("execution_id") or _candidate_of_pair(event, state)
+        yield str(execution_id), Verdict.from_dict(event["verdict"])
+
+
+def _candidate_of_pair(event: Mapping[str, Any], state: RunState) -> str:
+    """The candidate's execution of a pair: the last one of its name that counted."""
+    name = f"pair-{event['candidate_id']}-{event['index'] + 1:02d}B"
+    ran = [
+        e.execution_id
+        for e in state.executions
+        if e.execution_id.startswith(name) and e.outcome is not Outcome.INFRA
+    ]
+    if not ran:
+        raise ExternalError(
+            f"the journal has no execution {name!r} for a pair that it judges",
+            fix="restore journal.jsonl from a copy",
+        )
+    return ran[-1]
+
+
+def shown(judged: list[Judged], state: RunState) -> str:
+    """The table, and `same verdicts` or what differs."""
+    rows = [("execution", "kind", "then", "now")]
+    rows += [(one.what, one.kind, _said(one.then), _said(one.now)) for one in judged]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = [
+        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    compared = [one for one in judged if one.then is not None]
+    differing = [one for one in compared if one.differences]
+    lines.append("")
+    if not differing:
+        lines.append(f"same verdicts ({len(compared)} judged again)")
+    for one in differing:
+        lines.append(f"{one.what}:")
+        lines += [f"  {line}" for line in one.differences]
+    versions = f"judged by InfraRSI {state.started.get('version', '?')}, now by {__version__}"
+    return "\n".join([*lines, versions])
+
+
+def insist_on_same(judged: list[Judged], run: RunDirectory) -> None:
+    """Raise UserError where a verdict differs from the one in the journal."""
+    compared = [one for one in judged if one.then is not None]
+    differing = [one for one in compared if one.differences]
+    if differing:
+        raise UserError(
+            f"{len(differing)} of {len(compared)} verdicts differ from those in the journal",
+            where=str(run.path),
+            fix="the table names the checks: the records were changed, or this version judges "
+            "otherwise than the one that ran",
+        )
+
+
+def _said(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return "-"
+    passed = f"{verdict.passed} of {len(verdict.results)}"
+    if verdict.same_job:
+        return f"same job, {passed}"
+    return f"no: {', '.join(result.check for result in verdict.failed)}"
+
+
+def _word(status: Status) -> str:
+    return str(status).replace("_", " ")
