@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -89,6 +89,24 @@ class _Rank:
     steady_count: int = 0
     ended: bool = False
     open: bool = True
+    pid: int = 0
+    unwritten: str = ""
+
+    def keep(self, text: bytes) -> None:
+        """Write a stamped line; a disk that does not take it costs the rest of the record."""
+        if self.unwritten:
+            return
+        try:
+            self.file.write(text)
+        except OSError as exc:
+            self.unwritten = f"the record could not be written: {exc.strerror}"
+
+    def flush(self, *, last: bool = False) -> None:
+        """Hand what was kept to the disk; with `last` the file is closed."""
+        try:
+            self.file.close() if last else self.file.flush()
+        except OSError as exc:
+            self.unwritten = self.unwritten or f"the record could not be written: {exc.strerror}"
 
 
 class Collector:
@@ -177,7 +195,7 @@ class Collector:
         self._thread.join()
         self._thread = None
         for rank in self._ranks:
-            rank.file.close()
+            rank.flush(last=True)
         for connection in list(self._buffers):
             connection.close()
         self._selector.close()
@@ -189,7 +207,13 @@ class Collector:
     def ranks(self) -> tuple[RankRecord, ...]:
         """The records of the ranks that trained, by rank; finishes first."""
         self.finish()
-        return load_ranks(self._receipt_dir)
+        unwritten = {rank.pid: rank.unwritten for rank in self._ranks if rank.unwritten}
+        return tuple(
+            replace(rank, sealed=False, problems=(*rank.problems, unwritten[rank.pid]))
+            if rank.pid in unwritten
+            else rank
+            for rank in load_ranks(self._receipt_dir)
+        )
 
     def _serve(self) -> None:
         while True:
@@ -236,7 +260,7 @@ class Collector:
                 if rank is None:
                     rank = self._greet(connection, line, now)
                     continue
-                rank.file.write(stamped(line, now))
+                rank.keep(stamped(line, now))
                 self._follow(rank, line, now)
         self._release()
 
@@ -248,8 +272,13 @@ class Collector:
         number = int(hello.get("rank", 0))
         copies = sum(rank.rank == number for rank in self._ranks)
         name = f"rank{number}.jsonl" if not copies else f"rank{number}.{copies}.jsonl"
-        rank = _Rank(connection, number, (self._folder / name).open("wb"))
-        rank.file.write(stamped(line, now))
+        try:
+            file = (self._folder / name).open("wb")
+        except OSError as exc:  # without a configuration the process goes on unwitnessed
+            _send(connection, f"the record cannot be opened: {exc.strerror}\n".encode())
+            return None
+        rank = _Rank(connection, number, file, pid=int(hello.get("pid", 0)))
+        rank.keep(stamped(line, now))
         self._ranks.append(rank)
         self._by_connection[connection] = rank
         _send(connection, self._config.to_line())
@@ -284,9 +313,9 @@ class Collector:
         rank = self._by_connection.pop(connection, None)
         if rank is not None:
             if rest:
-                rank.file.write(stamped(rest, self._last_s or 0.0))
+                rank.keep(stamped(rest, self._last_s or 0.0))
             rank.open = False
-            rank.file.flush()
+            rank.flush()
             self._release()
 
 

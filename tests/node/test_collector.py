@@ -2,7 +2,9 @@
 
 import json
 import os
+import resource
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -197,3 +199,34 @@ def test_two_processes_of_one_rank_each_have_a_file(tmp_path: Path) -> None:
             run_rank(collector, 0, 1, 1).abandon()
         assert len(collector.ranks()) == 2
     assert sorted(os.listdir(tmp_path / "witness")) == ["rank0.1.jsonl", "rank0.jsonl"]
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """No file may grow beyond 4 KB in this process, as on a disk that is nearly full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_disk_that_fills_costs_the_record_and_holds_nobody_up(tmp_path: Path) -> None:
+    with Collector(tmp_path, CONFIG) as collector:
+        channel = run_rank(collector, 0, 1, 400)
+        wait_until(collector, 400)
+        channel.line("end", {"steps": 400, "world_size": 1})
+        channel.wait_for_bye(10.0)
+        channel.abandon()
+        (record,) = collector.ranks()
+    assert not record.sealed
+    assert "the record could not be written: File too large" in record.problems
+    assert 0 < len(record.steps) < 400
+
+
+def test_a_record_that_cannot_be_opened_is_told_to_the_process(tmp_path: Path) -> None:
+    with Collector(tmp_path, CONFIG) as collector:
+        (tmp_path / "witness/rank0.jsonl").mkdir()
+        with pytest.raises(ValueError, match="Expecting value"):
+            hello(collector)
+        assert collector.progress().ranks == 0

@@ -16,11 +16,15 @@ class Channel(object):
         self.lock = threading.RLock()
         self.chain, self.number, self.unsent = b"", 0, b""
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.settimeout(10.0)
-        self.socket.connect(path)
-        self.socket.sendall(json.dumps(dict(hello, k="hello")).encode() + b"\n")
-        self.config = json.loads(self._read_line())
-        self.socket.setblocking(False)
+        try:
+            self.socket.settimeout(10.0)
+            self.socket.connect(path)
+            self.socket.sendall(json.dumps(dict(hello, k="hello")).encode() + b"\n")
+            self.config = json.loads(self._read_line())
+            self.socket.setblocking(False)
+        except Exception:
+            self.socket.close()
+            raise
 
     def _read_line(self):
         """The next line from the harness, within the socket's time-out."""
