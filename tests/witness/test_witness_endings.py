@@ -105,13 +105,83 @@ def test_a_forked_child_that_trains_has_a_record_of_its_own(watch):
     assert len({rank.pid for rank in observed.ranks}) == 2
 
 
-@pytest.mark.parametrize("flag", ["-S", "-I"])
+@pytest.mark.parametrize("flag", ["-S", "-I", "-E"])
 def test_without_site_or_environment_there_is_no_record(watch, flag):
     paths = [path for path in sys.path if path.endswith("site-packages")]
     text = "import sys; sys.path += sys.argv[1:]\n" + HEAD + "train(2)\nprint('ok')\n"
     observed = watch(text, *paths, command=(sys.executable, flag))
     assert observed.stdout == "ok\n"
     assert observed.ranks == ()
+
+
+def test_a_scrubbed_environment_leaves_no_record(watch):
+    observed = watch(HEAD + "train(2)\nprint('ok')\n", command=("env", "-i", sys.executable))
+    assert observed.stdout == "ok\n"
+    assert observed.ranks == ()
+
+
+def test_a_crash_at_exit_leaves_a_sealed_record_and_the_exit_code(watch):
+    text = HEAD + "import atexit\ntrain(3)\natexit.register(os.abort)\n"
+    observed = watch(text)  # handlers run in reverse: the abort comes before the witness's own
+    assert observed.exit_code == -6
+    assert not observed.rank.sealed
+    late = HEAD + "train(3)\nclass Bomb:\n    def __del__(self): os.abort()\nbomb = Bomb()\n"
+    observed = watch(late, command=(sys.executable,))
+    assert observed.exit_code == -6
+    assert observed.rank.sealed
+    assert len(observed.rank.steps) == 3
+
+
+BY_HAND = """
+for _ in range(3):
+    loss = model(torch.ones(3, 2)).sum(); loss.backward()
+    with torch.no_grad():
+        for p in model.parameters(): p -= 0.1 * p.grad; p.grad = None
+"""
+
+
+def test_updates_made_by_hand_are_said_not_to_be_seen(watch):
+    rank = watch(HEAD + BY_HAND).rank
+    assert rank.sealed
+    assert rank.steps == ()
+    assert rank.end["partial"] == {"forwards": 3, "backwards": 3}
+    assert rank.problems == (
+        "no torch optimizer stepped after a backward: updates made by hand are not seen (3 times)",
+    )
+
+
+UNEVEN = """
+import os, sys, torch
+rank = int(os.environ["RANK"])
+torch.set_num_threads(1)
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3 + rank):
+    model(torch.ones(3, 2)).sum().backward(); optimizer.step()
+"""
+
+
+def test_ranks_that_end_at_different_steps_each_have_their_own_record(watch):
+    command = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    observed = watch(UNEVEN, command=command)
+    assert [len(rank.steps) for rank in observed.ranks] == [3, 4]
+    assert all(rank.sealed for rank in observed.ranks)
+
+
+LATE_FAULTS = {
+    "gradients": "torch.Tensor.double = None\n",
+    "forward": "torch.get_rng_state = None\n",
+}
+
+
+@pytest.mark.parametrize("where", ["gradients", "forward"])
+def test_a_failure_in_an_audits_own_hooks_costs_the_record_alone(watch, where):
+    text = HEAD + LATE_FAULTS[where] + "train(3)\nprint('went on')\n"
+    observed = watch(text, kind="audit")
+    assert (observed.exit_code, observed.stdout) == (0, "went on\n")
+    assert observed.stderr.count("\n") == 1
+    assert not observed.rank.sealed
+    assert any("removed itself" in problem for problem in observed.rank.problems)
 
 
 def run_with_socket(tmp_path: Path, path: str, text: str) -> "subprocess.CompletedProcess[str]":

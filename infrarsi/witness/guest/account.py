@@ -7,6 +7,8 @@ from .values import MASK
 
 MAX_SHAPES = 64
 MAX_EVAL_LOSSES = 256
+MAX_EVAL_OUTPUTS = 64
+MAX_DIGESTS = 32
 
 
 class Step(object):
@@ -19,6 +21,10 @@ class Step(object):
         self.elements, self.shapes, self.optimizer_calls = {}, {}, {}
         self.losses, self.digests, self.weights = [], {}, []
         self.rates, self.found_inf, self.eval_losses = [], [], []
+        self.gradients = {}  # by optimizer, see `gradients.py`
+        self.autocast, self.gradient_dtypes = {}, set()
+        self.random, self.dropout_calls, self.matmul_dtypes = {}, {}, set()
+        self.eval_digests, self.eval_outputs = {}, []
         self.phases = {}
         self.wait_s = self.compile_s = 0.0
         self.seconds = None
@@ -30,10 +36,6 @@ class Step(object):
     def inputs(self, named, digester, values):
         """Count the input tensors of one training forward; digest them on a close look."""
         first = True
-        mask = None
-        for name, tensor in named:
-            if name.endswith("attention_mask"):
-                mask = tensor
         for name, tensor in named:
             if first and tensor.dim():
                 self.samples += tensor.shape[0]
@@ -42,10 +44,8 @@ class Step(object):
             shape = "%s:%s:%s" % (name, str(tensor.dtype)[6:], "x".join(map(str, tensor.shape)))
             if shape in self.shapes or len(self.shapes) < MAX_SHAPES:
                 self.shapes[shape] = self.shapes.get(shape, 0) + 1
-            if self.look and len(self.digests) < 32:
-                sums = digester.digest(tensor, None if tensor is mask else mask)
-                if sums is not None:
-                    self.digests.setdefault(name, []).append(values.keep(sums, torch.int64))
+        if self.look:
+            digest_into(self.digests, named, digester, values)
 
     def kept(self):
         """Every kept value that may still be under way."""
@@ -53,11 +53,12 @@ class Step(object):
             yield loss
             if scale is not None:
                 yield scale
-        for group in (self.weights, self.found_inf, self.eval_losses, self.rates):
+        kept = (self.weights, self.found_inf, self.eval_losses, self.rates, self.eval_outputs)
+        for group in kept + tuple(self.digests.values()) + tuple(self.eval_digests.values()):
             for one in group:
                 yield one
-        for parts in self.digests.values():
-            for one in parts:
+        for prints in self.gradients.values():
+            for one in prints.kept():
                 yield one
 
     def line(self, values, wait):
@@ -73,17 +74,11 @@ class Step(object):
                 end.synchronize()
             event_s = round(0.001 * start.elapsed_time(end), 7)
         read = values.read
-        digests = {}
-        for name, parts in self.digests.items():
-            total = [0, 0]
-            for part in parts:
-                total = add(total, [v & MASK for v in read(part)])
-            digests[name] = total
         losses = [_unscaled(read(loss), read(scale)) for loss, scale in self.losses]
         other = self.seconds - sum(self.phases.values())
         phases = {name: round(seconds, 6) for name, seconds in self.phases.items()}
         phases["other"] = round(max(0.0, other), 6)
-        return {
+        line = {
             "i": self.index,
             "look": self.look,
             "event_s": event_s,
@@ -93,7 +88,7 @@ class Step(object):
             "samples": self.samples,
             "elements": self.elements,
             "shapes": self.shapes,
-            "digests": digests,
+            "digests": totals(self.digests, values),
             "weights": [v for part in self.weights for v in read(part)],
             "optimizer_calls": self.optimizer_calls,
             "learning_rates": [v for part in self.rates for v in read(part)],
@@ -105,6 +100,45 @@ class Step(object):
             "eval_samples": self.eval_samples,
             "eval_losses": [v for part in self.eval_losses for v in read(part)],
         }
+        line.update(self.close_line(values))
+        return line
+
+    def close_line(self, values):
+        """What only a close look sees; nothing is said of what was not seen."""
+        gradients = {}
+        for prints in self.gradients.values():
+            gradients.update(prints.read(values))
+        found = {
+            "gradients": gradients,
+            "matmul_dtypes": sorted(self.matmul_dtypes),
+            "random": self.random,
+            "dropout_calls": self.dropout_calls,
+            "eval_digests": totals(self.eval_digests, values),
+            "eval_outputs": [v for part in self.eval_outputs for v in values.read(part)],
+        }
+        return {name: value for name, value in found.items() if value}
+
+
+def digest_into(digests, named, digester, values):
+    """Digest the inputs of one call; padding under an attention mask does not count."""
+    masks = [tensor for name, tensor in named if name.endswith("attention_mask")]
+    mask = masks[-1] if masks else None
+    for name, tensor in named:
+        if len(digests) < MAX_DIGESTS or name in digests:
+            sums = digester.digest(tensor, None if tensor is mask else mask)
+            if sums is not None:
+                digests.setdefault(name, []).append(values.keep(sums, torch.int64))
+
+
+def totals(digests, values):
+    """The digest of each input over all calls."""
+    out = {}
+    for name, parts in digests.items():
+        total = [0, 0]
+        for part in parts:
+            total = add(total, [v & MASK for v in values.read(part)])
+        out[name] = total
+    return out
 
 
 def _unscaled(loss, scale):

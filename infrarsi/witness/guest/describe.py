@@ -1,6 +1,5 @@
 """What a model, an optimizer and a process are, as plain data."""
 
-import hashlib
 import inspect
 import os
 import platform
@@ -12,7 +11,6 @@ import torch
 from .values import local
 
 WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "module.")
-MAX_NAMES = 512
 ENV_PREFIXES = ("NCCL_", "TORCH", "CUDA_", "OMP_", "MKL_", "PYTORCH_")
 
 
@@ -49,9 +47,11 @@ class Root(object):
         inner = unwrapped(target)
         self.name = getattr(inner, "__name__", None) or type(inner).__name__
         self.argument_names = _argument_names(inner)
-        self.prefix = ""
+        self.prefix = self.title = ""  # in front of its inputs' names, of its parameters' names
         self.references = []  # weak: a model that the job lets go of must be freed
-        for module in [target] if isinstance(target, torch.nn.Module) else modules_of(target):
+        modules = [target] if isinstance(target, torch.nn.Module) else modules_of(target)
+        self.modules = [weakref.ref(module) for module in modules]
+        for module in modules:
             self.references += [(clean(n), weakref.ref(p)) for n, p in module.named_parameters()]
         parameters = self.parameters()
         if any(p.requires_grad for _, p in parameters):
@@ -64,21 +64,29 @@ class Root(object):
         found = [(name, reference()) for name, reference in self.references]
         return [(name, parameter) for name, parameter in found if parameter is not None]
 
-    def line(self):
-        """The model line."""
-        parameters = self.parameters()
-        text = "\n".join(
-            "%s %s %s %s" % (n, tuple(p.shape), p.dtype, p.requires_grad) for n, p in parameters
-        )
-        return {
-            "cls": self.name,
-            "digest": hashlib.sha256(text.encode()).hexdigest()[:16],
-            "tensors": len(parameters),
-            "numel": sum(p.numel() for _, p in parameters),
-            "trainable": sum(p.numel() for _, p in parameters if p.requires_grad),
-            "dtypes": sorted({str(p.dtype)[6:] for _, p in parameters}),
-            "names": [n for n, _ in parameters][:MAX_NAMES],
-        }
+    def named_modules(self):
+        """(name, module) of the modules that still exist, each once."""
+        seen = set()
+        for reference in self.modules:
+            module = reference()
+            if module is not None:
+                for name, inner in module.named_modules(memo=seen):
+                    yield clean(name), inner
+
+    def all_names(self):
+        """(name, parameter) under every name that it has; (name, tensor) once for each module."""
+        for prefix, module in self.named_modules():
+            for name, parameter in module._parameters.items():
+                if parameter is not None:
+                    yield clean(prefix + "." + name if prefix else name), parameter
+
+    def buffers(self):
+        """(name, buffer, whether it is saved with the model) of the floating buffers there are."""
+        for prefix, module in self.named_modules():
+            for name, buffer in module._buffers.items():
+                if isinstance(buffer, torch.Tensor) and buffer.is_floating_point():
+                    kept = name not in module._non_persistent_buffers_set
+                    yield clean(prefix + "." + name if prefix else name), buffer, kept
 
 
 def _argument_names(target):

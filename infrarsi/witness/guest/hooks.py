@@ -9,15 +9,15 @@ import threading
 
 import torch
 
-from . import alter, describe
+from . import alter, describe, snapshots
+from .account import digest_into
+from .autograd_walk import matmul_dtypes
 from .ending import begin_training_call
+from .gradients import gradient_dtypes, read_gradients
+from .precision import note_autocast
+from .randomness import add_moves, random_state
 from .recorder import CLOCK, guard
-from .values import local, quiet
-
-if hasattr(torch, "compiler") and hasattr(torch.compiler, "is_compiling"):
-    compiling = torch.compiler.is_compiling
-else:
-    compiling = torch._dynamo.is_compiling
+from .values import compiling, local, quiet
 
 
 class Inside(threading.local):
@@ -42,6 +42,9 @@ def forward_begins(recorder, target, args, kwargs):
             recorder.step.eval_calls += 1
             named = describe.named_inputs(root, args, kwargs)
             recorder.step.eval_samples += next((t.shape[0] for _, t in named if t.dim()), 0)
+            if recorder.step.look and quiet():
+                step = recorder.step
+                digest_into(step.eval_digests, named, recorder.digester, recorder.values)
         return "eval"
     recorder.begin_model(root)
     if recorder.config["kind"] != "timed" and isinstance(target, torch.nn.Module):
@@ -50,6 +53,12 @@ def forward_begins(recorder, target, args, kwargs):
     named = describe.named_inputs(root, args, kwargs)
     if quiet():
         recorder.step.inputs(named, recorder.digester, recorder.values)
+        if recorder.step.look:
+            note_autocast(recorder.step.autocast)
+            recorder.random_state = random_state()
+            recorder.peek = True
+    else:
+        recorder.captured.add("")
     return "train"
 
 
@@ -71,6 +80,8 @@ def forward_ends(recorder, kind, began, out):
     if kind == "aux" or not recorder.opened:
         return
     recorder.step.spend("fwd" if kind == "train" else "eval", CLOCK() - began)
+    if kind == "train" and recorder.peek and quiet():
+        add_moves(recorder.step.random, recorder.random_state, random_state())
     if kind == "eval":
         recorder.eval_output(describe.tensors_in(out, ""))
 
@@ -80,6 +91,8 @@ def backward_begins(recorder, tensors):
     if not step.forwards and not step.backwards and step.index == 0:
         recorder.trains_in_eval = True  # a job that fine-tunes under model.eval()
     step.backwards += 1
+    if recorder.audit:
+        step.matmul_dtypes |= matmul_dtypes(tensors)
     scale, recorder.last_scale = recorder.last_scale, None
     if not quiet():
         return
@@ -93,6 +106,8 @@ def backward_begins(recorder, tensors):
 
 def backward_ends(recorder, began):
     recorder.step.spend("bwd", CLOCK() - began)
+    if recorder.stepped:  # an optimizer stepped within it
+        snapshots.after_update(recorder)
 
 
 def optimizer_begins(recorder, optimizer):
@@ -102,10 +117,16 @@ def optimizer_begins(recorder, optimizer):
         del recorder.stack[[entry[0] for entry in recorder.stack].index(key) :]  # an earlier raised
     phases = recorder.step.phases
     inner = phases.get("fwd", 0.0) + phases.get("bwd", 0.0)
+    outer = [entry[0] for entry in recorder.stack]
     recorder.stack.append((key, CLOCK(), inner))
-    if len(recorder.stack) > 1:
+    name = None if outer else recorder.optimizer_name(optimizer)
+    if recorder.audit:
+        snapshots.before_first_update(recorder)
+        read_gradients(recorder, optimizer, outer)
+    if recorder.step.look:
+        recorder.step.gradient_dtypes |= gradient_dtypes(optimizer)
+    if outer:
         return
-    name = recorder.optimizer_name(optimizer)
     step = recorder.step
     first = name not in step.optimizer_calls
     step.optimizer_calls[name] = step.optimizer_calls.get(name, 0) + 1
@@ -116,6 +137,9 @@ def optimizer_begins(recorder, optimizer):
                 step.rates.append(recorder.values.keep(rate))
             elif rate is not None:
                 step.rates.append([float(rate)])
+        recorder.say_settings(name, optimizer)
+    if not quiet():
+        recorder.captured.add(name)
     found_inf = getattr(optimizer, "found_inf", None)
     if isinstance(found_inf, torch.Tensor) and quiet():
         step.found_inf.append(recorder.values.keep(found_inf))
@@ -140,6 +164,7 @@ def optimizer_ends(recorder, optimizer):
     if not recorder.in_backward:
         recorder.step.spend("opt", max(0.0, CLOCK() - began - nested))
     recorder.stepped = True
+    snapshots.after_update(recorder)
 
 
 # -- where the hooks go in
@@ -150,6 +175,7 @@ def hook_modules(recorder):
     module = torch.nn.Module
     call = module.__call__
     inner = getattr(call, "__code__", None)
+    noted = torch._disable_dynamo(guard)
     plain = inner is not None and inner.co_names == ("_compiled_call_impl", "_call_impl")
 
     def observed(self, args, kwargs):
@@ -166,11 +192,18 @@ def hook_modules(recorder):
             return out
         finally:
             inside.state = 0
+            recorder.peek = False
+
+    def peeked():
+        if not compiling() and inside.state:
+            noted(recorder, "autocast", note_autocast, recorder.step.autocast)
 
     if plain:  # do what torch's own function does, without another Python frame
 
         def __call__(self, *args, **kwargs):
             if compiling() or inside.state or recorder.in_backward or recorder.dead:
+                if recorder.peek:
+                    peeked()
                 if self._compiled_call_impl is not None:
                     return self._compiled_call_impl(*args, **kwargs)
                 return self._call_impl(*args, **kwargs)
@@ -179,13 +212,15 @@ def hook_modules(recorder):
 
         def __call__(self, *args, **kwargs):
             if compiling() or inside.state or recorder.in_backward or recorder.dead:
+                if recorder.peek:
+                    peeked()
                 return call(self, *args, **kwargs)
             return observed(self, args, kwargs)
 
     module.__call__ = __call__
     recorder.intact.append(("Module.__call__", lambda: module.__call__ is __call__))
     recorder.uninstall.append(lambda: restore(module, "__call__", __call__, call))
-    return [__call__.__code__, observed.__code__]
+    return [__call__.__code__, observed.__code__, peeked.__code__]
 
 
 def restore(owner, name, ours, original):

@@ -3,6 +3,7 @@
 import sys
 
 from .compiled import hook_compile
+from .cuda_graphs import hook_graphs
 from .ending import watch_ends
 from .hooks import hook_backward, hook_modules, hook_optimizers
 from .paths import Writes
@@ -26,6 +27,7 @@ def install(path, actions):
         codes += hook_backward(recorder)
         codes += hook_optimizers(recorder)
         codes += hook_compile(recorder)
+        codes += hook_graphs(recorder)
         codes += hook_save(recorder)
         codes += hook_peak(recorder)
         scaler = next((name for name in SCALERS if name in sys.modules), None)

@@ -12,16 +12,22 @@ import weakref
 
 import torch
 
-from . import alter, describe
-from .account import MAX_EVAL_LOSSES, Step
+from . import alter, describe, precision, snapshots, states
+from .account import MAX_EVAL_LOSSES, MAX_EVAL_OUTPUTS, Step
 from .digests import Digester, sample, sampled
+from .fingerprint import Patterns, norm_of
+from .later import Later
 from .looks import close_looks
+from .models import model_line
+from .names import Names
+from .settings import Settings
 from .values import Values, quiet
 from .wire import Channel
 
 CLOCK = time.perf_counter
 FETCH_EVERY_S = 1.0
 MAX_MODELS = 8
+NO_OPTIMIZER = "no torch optimizer stepped after a backward: updates made by hand are not seen"
 
 
 class Recorder(object):
@@ -55,6 +61,13 @@ class Recorder(object):
         self.names = {}
         self.queue = collections.deque()
         self.values, self.digester = Values(), Digester()
+        self.patterns, self.parameter_names = Patterns(), Names()
+        self.settings = Settings()
+        self.later, self.final = Later(), None  # lines that wait for values; the end of an audit
+        self.companions = self.said_precision = None
+        self.audit = self.peek = False
+        self.random_state = {}
+        self.captured, self.replays = set(), 0  # optimizers whose step is in a CUDA graph
         self.last_scale = None
         self.known_peak = 0
         self.gradient_bytes = {}
@@ -73,9 +86,10 @@ class Recorder(object):
         self.channel = Channel(self.path, hello)
         self.config = self.channel.config
         kind = self.config["kind"]
+        self.audit = kind != "timed"
         self.look = close_looks(bytes.fromhex(self.config["key"]), kind, self.limit())
-        if kind != "timed":
-            alter.functional_dropout_off()
+        if self.audit:
+            alter.functional_dropout_off(self.dropped)
         if kind == "perturbed":
             alter.move_weights(self.all_parameters(root))
         if torch.cuda.is_initialized():
@@ -114,9 +128,20 @@ class Recorder(object):
             return
         if self.models and len(self.models) < MAX_MODELS:
             root.prefix = root.name + "."
+            root.title = self.title(root.name)
         self.models.append(root)
         if len(self.models) <= MAX_MODELS:
-            self.channel.line("model", root.line(), now=False)
+            self.channel.line("model", model_line(root), now=False)
+            snapshots.at_start(self, root)
+
+    def title(self, name):
+        """What goes in front of the parameter names of a model after the first."""
+        taken = {root.title for root in self.models}
+        title, count = name + ".", 1
+        while title in taken:
+            count += 1
+            title = "%s#%d." % (name, count)
+        return title
 
     # -- boundaries
 
@@ -145,6 +170,8 @@ class Recorder(object):
             step.weights = [self.values.keep(part) for part in sample(self.sampled())]
         if step.index == 1:
             self.measured = self.static_bytes()
+        if step.look and (step.index or last):
+            self.say_precision(step)
         self.check()
         self.queue.append(step)
         self.step = Step(step.index + 1, self.look(step.index + 1), now)
@@ -176,8 +203,12 @@ class Recorder(object):
                 break
             self.queue.popleft()
             self.channel.line("step", line, now=False)  # it goes with the next beat
+        for kind, fields in self.later.ready(self.values):
+            self.channel.line(kind, fields, now=False)
         if self.values.logs:
-            waiting = [kept for step in self.queue for kept in step.kept()]
+            waiting = [kept for step in self.queue for kept in step.kept()] + self.later.kept()
+            if self.final is not None:
+                waiting += self.final.kept()
             self.values.forget(waiting + list(self.step.kept()))
 
     def check(self):
@@ -194,10 +225,40 @@ class Recorder(object):
             name = "%d:%s" % (len(self.names), type(optimizer).__name__)
             self.names[id(optimizer)] = name
             self.channel.line("optimizer", describe.optimizer_line(name, optimizer), now=False)
+            list(self.settings.changes(name, optimizer))  # the line has just said them
         return name
 
+    def say_settings(self, name, optimizer):
+        """Say which settings of an optimizer's groups changed since they were last said."""
+        for group, changed in self.settings.changes(name, optimizer):
+            fields = {"i": self.step.index, "optimizer": name, "group": group, "settings": changed}
+            self.channel.line("settings", fields, now=False)
+
+    def say_precision(self, step):
+        """Say precision, and in a timed run the dtypes of optimizer states, where they changed."""
+        said = precision.facts(self, step.autocast, step.gradient_dtypes)
+        kept = [] if self.audit else list(states.dtype_lines(self))
+        if self.said_precision == (said, kept):
+            return
+        before, self.said_precision = self.said_precision or (None, None), (said, kept)
+        if said != before[0]:
+            self.channel.line("precision", dict(said, i=step.index), now=False)
+        if kept != before[1]:
+            for fields in kept:
+                self.channel.line("state", dict(fields, i=step.index), now=False)
+
+    def dropped(self, p):
+        """A functional dropout that an audit left out was called."""
+        key = "%g" % p
+        self.step.dropout_calls[key] = self.step.dropout_calls.get(key, 0) + 1
+
     def eval_output(self, tensors):
-        """Keep scalar outputs of an evaluation forward: its losses."""
+        """Keep scalar outputs of an evaluation forward, its losses; in audits its norm as well."""
+        tensors = list(tensors)
+        if self.audit and len(self.step.eval_outputs) < MAX_EVAL_OUTPUTS and quiet():
+            norm = norm_of(tensor for _, tensor in tensors)
+            if norm is not None:
+                self.step.eval_outputs.append(self.values.keep(norm))
         for _, tensor in tensors:
             if tensor.dim() == 0 and tensor.is_floating_point() and quiet():
                 if len(self.step.eval_losses) < MAX_EVAL_LOSSES:
@@ -235,7 +296,10 @@ class Recorder(object):
         if at_exit:
             self.close(last=True)
         partial = {"forwards": self.step.forwards, "backwards": self.step.backwards}
+        snapshots.send_end(self)
         self.settle(wait=True)
+        if partial["backwards"] and not self.names:
+            self.problems[NO_OPTIMIZER] += partial["backwards"]
         end = {
             "how": how,
             "rank": rank,
@@ -244,6 +308,7 @@ class Recorder(object):
             "closed_at_exit": at_exit,
             "seconds": round(CLOCK() - self.began, 6),
             "partial": partial,
+            "graph_replays": self.replays,
             "peak_bytes": describe.peak_bytes(self.known_peak),
             "static_bytes": self.measured or self.static_bytes(),
             "problems": ["%s (%d times)" % item for item in sorted(self.problems.items())],

@@ -9,6 +9,11 @@ import torch
 BLOCK = 4096
 MASK = 0xFFFFFFFFFFFFFFFF
 
+if hasattr(torch, "compiler") and hasattr(torch.compiler, "is_compiling"):
+    compiling = torch.compiler.is_compiling
+else:
+    compiling = torch._dynamo.is_compiling
+
 
 def local(tensor):
     """The part of a tensor that is on this rank (the local shard of a DTensor)."""

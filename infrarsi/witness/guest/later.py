@@ -1,0 +1,26 @@
+"""Lines that wait, in order, until their values have come back from a device."""
+
+import collections
+
+
+class Later(object):
+    """A queue of lines; `fields(values)` of each is called once its kept values are there."""
+
+    def __init__(self):
+        self.queue = collections.deque()
+
+    def add(self, kind, kept, fields):
+        self.queue.append((kind, list(kept), fields))
+
+    def kept(self):
+        """Every kept value that may still be under way."""
+        return [one for _, kept, _ in self.queue for one in kept]
+
+    def ready(self, values):
+        """Take out and yield (kind, fields) of the lines at the front whose values have come."""
+        while self.queue:
+            kind, kept, fields = self.queue[0]
+            if any(values.read(one) is None for one in kept):
+                return
+            self.queue.popleft()
+            yield kind, fields(values)

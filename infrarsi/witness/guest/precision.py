@@ -1,0 +1,83 @@
+"""Autocast, dtypes and matrix-product flags, read from the host on close looks."""
+
+import torch
+
+TYPES = ("cuda", "cpu")
+
+
+def autocast_dtype(kind):
+    """The dtype that autocast casts to on a device type now, None where it is off."""
+    try:
+        if torch.is_autocast_enabled(kind):
+            return str(torch.get_autocast_dtype(kind))[6:]
+    except TypeError:  # torch before 2.4
+        if kind == "cpu" and torch.is_autocast_cpu_enabled():
+            return str(torch.get_autocast_cpu_dtype())[6:]
+        if kind == "cuda" and torch.is_autocast_enabled():
+            return str(torch.get_autocast_gpu_dtype())[6:]
+    return None
+
+
+def note_autocast(seen):
+    """Add what autocast does now to `seen`, {device type: set of dtypes}."""
+    for kind in TYPES:
+        dtype = autocast_dtype(kind)
+        if dtype is not None:
+            seen.setdefault(kind, set()).add(dtype)
+
+
+def flag(read):
+    """A flag's value; None where this torch has none or refuses to say."""
+    try:
+        value = read()
+    except Exception:  # old and new names of one setting were mixed: torch raises
+        return None
+    return value if isinstance(value, (bool, str)) else str(value)
+
+
+def fp32_precision(backend, operator):
+    return flag(lambda: torch._C._get_fp32_precision_getter(backend, operator))
+
+
+def flags():
+    """How torch may round matrix products and convolutions."""
+    c = torch._C
+    matmul = flag(lambda: c._get_cublas_allow_tf32())
+    cudnn = flag(lambda: c._get_cudnn_allow_tf32())
+    named = {
+        "fp32_precision_cuda": fp32_precision("cuda", "matmul"),
+        "fp32_precision_cudnn": fp32_precision("cuda", "conv"),
+        "fp32_precision_cpu": fp32_precision("mkldnn", "matmul"),
+    }
+    if matmul is None:
+        matmul = named["fp32_precision_cuda"] == "tf32"
+    if cudnn is None:
+        cudnn = named["fp32_precision_cudnn"] == "tf32"
+    named.update(
+        {
+            "allow_tf32_matmul": matmul,
+            "allow_tf32_cudnn": cudnn,
+            "float32_matmul_precision": flag(torch.get_float32_matmul_precision),
+            "bf16_reduced": flag(lambda: c._get_cublas_allow_bf16_reduced_precision_reduction()),
+            "fp16_reduced": flag(lambda: c._get_cublas_allow_fp16_reduced_precision_reduction()),
+            "cudnn_deterministic": flag(lambda: c._get_cudnn_deterministic()),
+        }
+    )
+    return named
+
+
+def dtypes(tensors):
+    return sorted({str(tensor.dtype)[6:] for tensor in tensors})
+
+
+def facts(recorder, seen, gradients):
+    """All but the step of a precision line."""
+    buffers = [b for root in recorder.models for _, b, _ in root.buffers()]
+    autocast = {kind: "+".join(sorted(seen.get(kind, ()))) or None for kind in TYPES}
+    return {
+        "autocast": autocast,
+        "flags": flags(),
+        "parameters": dtypes(recorder.all_model_parameters()),
+        "gradients": sorted(gradients),
+        "buffers": dtypes(buffers),
+    }

@@ -1,0 +1,24 @@
+"""How far the generators of random numbers moved; reading their state draws nothing."""
+
+import torch
+
+
+def random_state():
+    """The CPU generator's state as bytes, and the offset of each CUDA generator in use."""
+    found = {"cpu": torch.get_rng_state().numpy().tobytes()}
+    if torch.cuda.is_initialized():
+        for index, generator in enumerate(torch.cuda.default_generators):
+            read = getattr(generator, "get_offset", None)  # torch 2.1 and newer
+            if read is not None:
+                found["cuda:%d" % index] = read()
+    return found
+
+
+def add_moves(moved, before, after):
+    """Add to `moved` what happened between two states: 1.0 for the CPU, an offset elsewhere."""
+    for device, state in after.items():
+        old = before.get(device, state)
+        if isinstance(state, bytes):
+            moved[device] = max(moved.get(device, 0.0), float(state != old))
+        else:
+            moved[device] = moved.get(device, 0.0) + float(state - old)
