@@ -1,22 +1,34 @@
 """`infrarsi doctor`: measure the reference."""
 
-from infrarsi.cli.options import HERE, Out, RayAddress, Target, Verbose
+from typing import TYPE_CHECKING
+
+from infrarsi.cli.options import HERE, Baseline, Out, RayAddress, Target, Verbose
+
+if TYPE_CHECKING:
+    from infrarsi.cli.baseline import LoadedBaseline
+    from infrarsi.cli.console import Console
+    from infrarsi.cli.workflow import Opened
 
 
 def doctor(
     target: Target = HERE,
     out: Out = None,
     ray_address: RayAddress = None,
+    baseline: Baseline = None,
     verbose: Verbose = False,
 ) -> None:
     """Run the job as it is several times: signals, coverage of the checks, noise."""
+    from infrarsi.cli.baseline import load_baseline
     from infrarsi.cli.console import Console, shown
+    from infrarsi.cli.covering import coverage_lines
     from infrarsi.cli.drafting import load_job
     from infrarsi.cli.options import Preferences
     from infrarsi.cli.workflow import opened
 
     console = Console(verbose=verbose)
     job = load_job(target)
+    steps = job.project.workload.optimizer_steps
+    known = load_baseline(baseline, optimizer_steps=steps) if baseline else None
     preferences = Preferences(ray_address=ray_address)
     with opened(job, preferences, console, out=out) as open_:
         facts = open_.campaign.doctor().facts
@@ -25,11 +37,26 @@ def doctor(
         f"The smallest gain that {facts.max_pairs} pairs of runs can show: "
         f"{100 * facts.resolvable_gain:.1f} %."
     )
-    console.say("Checks of whether a change leaves it the same job:")
-    for check, why in facts.coverage.items():
-        console.say(f"  {check:22s} {why if why == 'covered' else f'not covered: {why}'}")
+    for line in coverage_lines(open_.state.reference["coverage"], job.project):
+        console.say(line)
     console.say("Code changes by recipe:")
     for recipe in prepared.recipes:
         status = recipe.status.replace("_", " ")
         console.say(f"  {recipe.name:22s} {status}{f': {recipe.reason}' if recipe.reason else ''}")
     console.say(f"Next: `infrarsi run --resume {shown(open_.run.path)}` goes on from here.")
+    if known is not None:
+        _held_against(known, open_, console)
+
+
+def _held_against(known: "LoadedBaseline", open_: "Opened", console: "Console") -> None:
+    """Print the reference beside the baseline; raises UserError where it is off."""
+    from infrarsi.cli.baseline import figures_of, insist, table
+    from infrarsi.cli.receipts import reference_results
+    from infrarsi.verify import reference_evidence
+
+    evidence = reference_evidence(reference_results(open_.run, open_.state))
+    workload = open_.job.project.workload
+    figures = figures_of(known.figures, evidence, workload.tokens_per_update)
+    console.say("The job as it runs here against the baseline:")
+    console.say(table(figures))
+    insist(figures, known)

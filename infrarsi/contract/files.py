@@ -13,14 +13,13 @@ from pydantic import ValidationError
 from infrarsi.contract.constraints import Constraint
 from infrarsi.contract.document import Document, PathKey
 from infrarsi.contract.layout import Comments, amend, dump
-from infrarsi.contract.mistakes import Mistake, dotted, mistakes_of
+from infrarsi.contract.mistakes import Mistake, all_together, dotted, mistakes_of
 from infrarsi.contract.places import Place, PlaceKind
 from infrarsi.contract.project import Project
 from infrarsi.errors import UserError
 
 FILE_NAME = "infrarsi.yaml"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_MANY = 8  # more mistakes than this are counted, not listed
 
 __all__ = ["FILE_NAME", "Comments", "LoadedProject", "amend", "dump", "load", "parse", "write"]
 
@@ -89,7 +88,7 @@ def parse(text: str, path: Path) -> LoadedProject:
     except ValidationError as error:
         mistakes += mistakes_of(error, document)
     if mistakes or project is None:
-        raise _all_together(sorted(mistakes, key=lambda m: m.line), path)
+        raise all_together(mistakes, path)
     return LoadedProject(project, path, text, document)
 
 
@@ -112,17 +111,6 @@ def write_text(path: Path, text: str) -> None:
             where=str(path),
             fix="make the folder writable",
         ) from error
-
-
-def _all_together(mistakes: Sequence[Mistake], path: Path) -> UserError:
-    first, *others = mistakes
-    lines = [first.what]
-    for mistake in others[:_MANY]:
-        hint = f" ({mistake.fix})" if mistake.fix else ""
-        lines.append(f"{path}:{mistake.line}: {mistake.what}{hint}")
-    if len(others) > _MANY:
-        lines.append(f"and {len(others) - _MANY} more")
-    return UserError("\n".join(lines), where=f"{path}:{first.line}", fix=first.fix)
 
 
 def _check_texts(data: dict[str, Any], document: Document) -> list[Mistake]:

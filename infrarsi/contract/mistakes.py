@@ -5,12 +5,14 @@ import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from infrarsi.contract.document import Document, PathKey
 from infrarsi.contract.project import Knob, Project, ValueChange
+from infrarsi.errors import UserError
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -39,6 +41,7 @@ _EXAMPLES = {
     "launch.command": 'add `command: "bash train.sh"` under `launch`',
 }
 _CONTAINERS = ("list_type", "dict_type", "model_type", "literal_error")
+_MANY = 8  # more mistakes than this are counted, not listed
 _SECTIONS = ("knobs", "constraints", "sinks", "editable", "frozen")
 _WHERE_THE_SAME_NAME_MAY_STAND = 3
 
@@ -52,8 +55,25 @@ class Mistake:
     fix: str = ""
 
 
-def mistakes_of(error: ValidationError, document: Document) -> list[Mistake]:
-    """Every mistake that pydantic found, one for each place, in the order of the file."""
+def all_together(mistakes: Sequence[Mistake], path: Path) -> UserError:
+    """One error that lists all mistakes of a file, the first one first."""
+    first, *others = sorted(mistakes, key=lambda mistake: mistake.line)
+    lines = [first.what]
+    for mistake in others[:_MANY]:
+        hint = f" ({mistake.fix})" if mistake.fix else ""
+        lines.append(f"{path}:{mistake.line}: {mistake.what}{hint}")
+    if len(others) > _MANY:
+        lines.append(f"and {len(others) - _MANY} more")
+    return UserError("\n".join(lines), where=f"{path}:{first.line}", fix=first.fix)
+
+
+def mistakes_of(
+    error: ValidationError, document: Document, model: type[BaseModel] = Project
+) -> list[Mistake]:
+    """Every mistake that pydantic found, one for each place, in the order of the file.
+
+    `model` is what the whole file was read as.
+    """
     groups: dict[tuple[PathKey, ...], list[Any]] = {}
     for item in error.errors(include_url=False):
         groups.setdefault(_path(item, document.data), []).append(item)
@@ -61,7 +81,7 @@ def mistakes_of(error: ValidationError, document: Document) -> list[Mistake]:
         deeper = any(len(other) > len(path) and other[: len(path)] == path for other in groups)
         if deeper:  # a union: the branch that does not even have the right shape says nothing
             groups[path] = [item for item in groups[path] if item["type"] not in _CONTAINERS]
-    found = [_mistake(path, items, document) for path, items in groups.items() if items]
+    found = [_mistake(path, items, document, model) for path, items in groups.items() if items]
     return sorted(found, key=lambda mistake: mistake.line)
 
 
@@ -92,12 +112,14 @@ def _path(item: Mapping[str, Any], data: Any) -> tuple[PathKey, ...]:
     return tuple(path)
 
 
-def _mistake(path: tuple[PathKey, ...], items: list[Any], document: Document) -> Mistake:
+def _mistake(
+    path: tuple[PathKey, ...], items: list[Any], document: Document, model: type[BaseModel]
+) -> Mistake:
     first = items[0]
     line = document.line(path)
     name = dotted(path, document.data)
     if first["type"] == "extra_forbidden":
-        return _unknown(path, line, name)
+        return _unknown(path, line, name, model)
     if first["type"] == "missing":
         return Mistake(line, f"`{name}` is missing", _EXAMPLES.get(name, f"add `{path[-1]}`"))
     if first["type"] in ("value_error", "assertion_error"):
@@ -125,23 +147,23 @@ def _expected(item: Mapping[str, Any]) -> str:
     return _EXPECTED.get(kind, str(item["msg"]).lower())
 
 
-def _unknown(path: tuple[PathKey, ...], line: int, name: str) -> Mistake:
-    known = _known_keys(path[:-1])
+def _unknown(path: tuple[PathKey, ...], line: int, name: str, model: type[BaseModel]) -> Mistake:
+    known = _known_keys(path[:-1], model)
     key = str(path[-1])
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
     what = f"`{name}` is not a key of this file; known here are {', '.join(known)}"
     if near:
         return Mistake(line, what, f"rename `{key}` to `{near[0]}`")
-    homes = [home for home, keys in _all_keys() if key in keys]
+    homes = [home for home, keys in _all_keys(model) if key in keys]
     if 0 < len(homes) <= _WHERE_THE_SAME_NAME_MAY_STAND:
         return Mistake(line, what, f"move it under `{homes[0] or 'the top level'}`")
     return Mistake(line, what, "remove it")
 
 
-def _known_keys(path: Sequence[PathKey]) -> list[str]:
+def _known_keys(path: Sequence[PathKey], of: type[BaseModel]) -> list[str]:
     if path[:1] == ("knobs",):
         return _fields(Knob if len(path) == 2 else ValueChange)
-    model: Any = Project
+    model: Any = of
     for key in path:
         model = _nested(model, str(key)) or model
     return _fields(model)
@@ -159,7 +181,7 @@ def _nested(model: type[BaseModel], key: str) -> type[BaseModel] | None:
     return None
 
 
-def _all_keys(model: type[BaseModel] = Project, path: str = "") -> Iterator[tuple[str, list[str]]]:
+def _all_keys(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, list[str]]]:
     yield path, _fields(model)
     for key in model.model_fields:
         nested = _nested(model, key)

@@ -42,8 +42,8 @@ OPTIONS = {
     "run": "gpu-hours llm max-wallclock no-doctor on-interrupt out ray-address resume screens "
     "searcher seed target-speedup tolerance trials verbose wall-hours",
     "init": "command entry force",
-    "doctor": "out ray-address verbose",
-    "report": "out",
+    "doctor": "baseline out ray-address verbose",
+    "report": "out rejudge",
     "apply": "branch out write",
     "finish": "branch dry-run out ray-address verbose yes",
 }

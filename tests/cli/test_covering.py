@@ -1,0 +1,30 @@
+"""What `doctor` says of the checks: covered, or why not and what to do about it."""
+
+from infrarsi.cli.covering import coverage_lines, what_to_do
+from infrarsi.contract import CHECKS, Project
+
+PROJECT = Project.model_validate(
+    {"name": "job", "launch": {"command": "x"}, "workload": {"optimizer_steps": 25}}
+)
+
+
+def test_every_check_has_something_to_do_where_it_is_not_covered():
+    for check in CHECKS:
+        text = what_to_do(check, PROJECT)
+        assert text
+        assert "{" not in text
+
+
+def test_each_check_is_told_once_and_the_rest_with_what_to_do():
+    coverage = dict.fromkeys(CHECKS, "covered") | {
+        "eval_matches": "the reference evaluates nothing",
+        "user_tests": "no command is named",
+    }
+    lines = coverage_lines(coverage, PROJECT)
+    assert lines[0].endswith("14 of 16.")
+    assert sum(line.endswith(" covered") for line in lines) == 14
+    told = "\n".join(lines)
+    assert "eval_matches           not covered: the reference evaluates nothing\n" in told
+    assert "to cover it: lower the job's evaluation interval" in told
+    assert "(now 25)" in told
+    assert len(lines) == 1 + 14 + 2 * 2
