@@ -83,6 +83,7 @@ class Campaign:
             budget=project.search.budget.model_dump(exclude_none=True),
             llm=project.llm.model_dump(exclude_none=True),
             confidence=project.verify.confidence,
+            experience=project.experience if "experience" in project.model_fields_set else None,
             argv=list(start.argv),
             version=start.version,
         )

@@ -130,6 +130,7 @@ def _write_down(desk: Desk, judge: Judge) -> None:
         max_pairs=facts.max_pairs,
         coverage=dict(facts.coverage),
         phases_s=dict(facts.phases_s),
+        mfu=facts.mfu,
     )
     covered = sum(why == "covered" for why in facts.coverage.values())
     desk.parts.say(

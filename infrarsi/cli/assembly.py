@@ -199,6 +199,7 @@ class ReferenceJudge:
 
     def __init__(self, project: Project, results: Sequence[ExecutionResult]) -> None:
         from infrarsi.verify import coverage, phase_times, promotion_rules, reference_evidence
+        from infrarsi.verify.hardware import mfu
 
         steps = project.workload.optimizer_steps
         self._project = project
@@ -220,6 +221,7 @@ class ReferenceJudge:
             max_pairs=rules.max_pairs,
             coverage=coverage(self._evidence, project),
             phases_s=phase_times(self._evidence),
+            mfu=mfu(self._evidence.timed[0], first, self._evidence.step_time_s),
         )
 
     def verdict(self, result: ExecutionResult) -> Verdict:

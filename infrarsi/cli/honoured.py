@@ -78,11 +78,6 @@ def _conditions(project: Project) -> list[tuple[bool, tuple[str, ...], str]]:
             ("invariants", "precision"),
             "`invariants.precision`",
         ),
-        (
-            invariants.memory_cap_gib is not None,
-            ("invariants", "memory_cap_gib"),
-            "`invariants.memory_cap_gib`",
-        ),
         (bool(verify.user_tests), ("verify", "user_tests"), "`verify.user_tests`"),
         (verify.resume_check is True, ("verify", "resume_check"), "`verify.resume_check: true`"),
         (verify.long_steps != "auto", ("verify", "long_steps"), "`verify.long_steps`"),

@@ -146,10 +146,15 @@ def _reference(state: RunState) -> str:
         ("waiting for a DataLoader in a step", _share(facts, "data")),
         ("from start to first steady step", seconds(facts["one_off_s"])),
         ("peak memory of a rank", gib(facts["peak_bytes"])),
+        ("model FLOPs utilization (at least)", _percent(facts.get("mfu"))),
         ("samples per update", facts["samples_per_update"]),
         ("elements per update", elements or None),
     ]
     return "## The reference\n\n" + table(("", ""), [row for row in rows if row[1] is not None])
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f} %"
 
 
 def _share(facts: dict[str, Any], phase: str) -> str | None:
@@ -252,7 +257,17 @@ def _cost(state: RunState) -> str:
         table(("use", f"{device}-hours", f"{device} time"), rows),
         f"Wall time: {seconds(state.wall_s)}.{between} Language model: {llm}, no tokens.",
     ]
+    idle = _without_effect(state)
+    if idle:
+        lines.append(f"Set, but without effect in this version: {', '.join(idle)}.")
     return "\n\n".join(lines)
+
+
+def _without_effect(state: RunState) -> list[str]:
+    """Settings of infrarsi.yaml that are accepted and not yet used."""
+    budget = state.started.get("budget", {})
+    names = [f"`search.budget.{name}`" for name in ("llm_tokens", "llm_usd") if name in budget]
+    return names + (["`experience`"] if state.started.get("experience") else [])
 
 
 def _environment(state: RunState) -> str:

@@ -16,6 +16,7 @@ def result(state: RunState) -> dict[str, Any]:
     costs = costs_of(state)
     reference_s = state.reference.get("step_time_s")
     speedup = winner.get("speedup")
+    mfu = state.reference.get("mfu")
     llm = state.started.get("llm", {})
     return {
         "schema": SCHEMA,
@@ -31,8 +32,8 @@ def result(state: RunState) -> dict[str, Any]:
         "break_even_step": winner.get("break_even_step"),
         "reference_step_s": reference_s,
         "candidate_step_s": reference_s / speedup if reference_s and speedup else None,
-        "mfu_reference": None,
-        "mfu_candidate": None,
+        "mfu_reference": mfu,
+        "mfu_candidate": mfu * speedup if mfu and speedup else None,  # the same work per update
         "settings": dict(candidate.settings) if candidate else {},
         "patches": list(candidate.patch_names) if candidate else [],
         "trials": state.counted_trials,

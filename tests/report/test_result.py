@@ -72,3 +72,9 @@ def test_the_overhead_is_the_gap_between_two_trials_commands(promoted: RunState)
 def test_the_coverage_names_every_check(promoted: RunState) -> None:
     assert list(result(promoted)["coverage"]) == list(CHECKS)
     assert result(promoted)["coverage"] == COVERAGE
+
+
+def test_utilization_grows_with_the_verified_speedup(promoted: RunState) -> None:
+    promoted.reference["mfu"] = 0.21
+    found = result(promoted)
+    assert (found["mfu_reference"], found["mfu_candidate"]) == (0.21, 0.42)
