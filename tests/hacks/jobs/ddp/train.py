@@ -32,7 +32,7 @@ def parse_args():
     parser.add_argument("--warmup-steps", type=int, default=4)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--weight-decay", type=float, default=0.1)
-    parser.add_argument("--grad-clip", type=float, default=0.5)
+    parser.add_argument("--grad-clip", type=float, default=0.25)
     parser.add_argument("--eval-every", type=int, default=5)
     parser.add_argument("--log-every", type=int, default=1)
     parser.add_argument("--num-workers", type=int, default=0)

@@ -18,7 +18,7 @@ def parse_args():
     parser.add_argument("--out-dir", default="out")
     parser.add_argument("--resume", default=None, help="a checkpoint to go on from")
     parser.add_argument("--block-size", type=int, default=64)
-    parser.add_argument("--n-layer", type=int, default=3)
+    parser.add_argument("--n-layer", type=int, default=2)
     parser.add_argument("--n-head", type=int, default=4)
     parser.add_argument("--n-embd", type=int, default=64)
     parser.add_argument("--batch-size", type=int, default=8)
@@ -27,7 +27,8 @@ def parse_args():
     parser.add_argument("--warmup-iters", type=int, default=4)
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--weight-decay", type=float, default=0.1)
-    parser.add_argument("--grad-clip", type=float, default=0.5)
+    parser.add_argument("--grad-clip", type=float, default=0.25)
+    parser.add_argument("--spike-norm", type=float, default=2.5)
     parser.add_argument("--ema-decay", type=float, default=0.9)
     parser.add_argument("--eval-interval", type=int, default=5)
     parser.add_argument("--eval-iters", type=int, default=4)
@@ -83,7 +84,7 @@ def save_checkpoint(path, model, ema, optimizer, data, it):
             "ema": ema.state_dict(),
             "optimizer": optimizer.state_dict(),
             "iter": it,
-            "data_rng": data.generator.get_state(),
+            "position": data.position,
         },
         path,
     )
@@ -94,7 +95,7 @@ def load_checkpoint(path, model, ema, optimizer, data):
     model.load_state_dict(state["model"])
     ema.load_state_dict(state["ema"])
     optimizer.load_state_dict(state["optimizer"])
-    data.generator.set_state(state["data_rng"])
+    data.position = state["position"]
     return state["iter"]
 
 
@@ -129,6 +130,10 @@ def main():
             loss.backward()
             lossf += loss.item()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), args.grad_clip)
+        if not norm < args.spike_norm:
+            print(f"iter {it}: gradients dropped, norm {norm:.4f}", flush=True)
+            for p in model.parameters():
+                p.grad.zero_()
         optimizer.step()
         optimizer.zero_grad(set_to_none=False)
         update_ema(ema, model, args.ema_decay)
