@@ -33,10 +33,12 @@ from infrarsi.contract.project import (
 )
 from infrarsi.contract.record import RankRecord, StepRecord
 from infrarsi.contract.space import Dimension, DimensionKind, Effect, Point, Space, point_key
+from infrarsi.contract.touch import AREAS, Touch
 from infrarsi.contract.trial import ActiveTrial, Exhausted, NotYet, Proposal, Trial
 from infrarsi.contract.verdict import CHECKS, LAYERS, CheckResult, Status, Verdict
 
 __all__ = [
+    "AREAS",
     "BACKENDS",
     "CHECKPOINT_DIR_TOKEN",
     "CHECKPOINT_TOKEN",
@@ -79,6 +81,7 @@ __all__ = [
     "Space",
     "Status",
     "StepRecord",
+    "Touch",
     "Trial",
     "ValueChange",
     "Verdict",

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from infrarsi.contract.places import Scalar
+from infrarsi.contract.touch import Touch
 
 
 class PatchOrigin(StrEnum):
@@ -23,21 +24,29 @@ class PatchOrigin(StrEnum):
 class Patch:
     """A change to editable files as one unified diff (`a/`, `b/` prefixes, project-relative).
 
-    `names` lists the recipes (or hypotheses) that it consists of, in the order applied.
+    `names` lists the recipes (or hypotheses) that it consists of, in the order applied; `touches`
+    is what its changed lines have to do with, and says nothing about what the patch is.
     """
 
     names: tuple[str, ...]
     diff: str
     origin: PatchOrigin = PatchOrigin.RECIPE
+    touches: tuple[Touch, ...] = field(default=(), compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-encodable form."""
-        return {"names": list(self.names), "diff": self.diff, "origin": str(self.origin)}
+        return {
+            "names": list(self.names),
+            "diff": self.diff,
+            "origin": str(self.origin),
+            "touches": [touch.to_dict() for touch in self.touches],
+        }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Patch":
         """The inverse of `to_dict`."""
-        return cls(tuple(data["names"]), data["diff"], PatchOrigin(data["origin"]))
+        touches = tuple(Touch.from_dict(entry) for entry in data.get("touches", ()))
+        return cls(tuple(data["names"]), data["diff"], PatchOrigin(data["origin"]), touches)
 
 
 @dataclass(frozen=True)
