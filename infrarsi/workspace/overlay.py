@@ -3,6 +3,7 @@
 from infrarsi.contract import Candidate, Overlay, PlaceKind, Project
 from infrarsi.workspace.launch_text import LaunchText
 from infrarsi.workspace.patching import PatchFailed, apply
+from infrarsi.workspace.patch_audit import audit
 from infrarsi.workspace.sinks import redirect
 from infrarsi.workspace.sources import Sources
 
@@ -31,12 +32,19 @@ def overlay(project: Project, sources: Sources, candidate: Candidate) -> Overlay
 
 
 def patched(project: Project, sources: Sources, candidate: Candidate) -> dict[str, str]:
-    """The new text of every file that the candidate's patch changes; raises PatchFailed."""
+    """The new text of every file that the candidate's patch changes.
+
+    Raises PatchFailed if it does not fit, or if the audit refuses it, whoever made it.
+    """
     if candidate.patch is None:
         return {}
     texts = {path: sources.text(path) for path in project.editable if sources.exists(path)}
     changed = apply(candidate.patch.diff, texts, editable=project.editable)
-    return {path: text for path, text in changed.items() if text is not None}
+    after = {path: text for path, text in changed.items() if text is not None}
+    refusals = audit({path: texts.get(path, "") for path in after}, after).refusals
+    if refusals:
+        raise PatchFailed(str(refusals[0]))
+    return after
 
 
 def _unset(project: Project, candidate: Candidate) -> tuple[str, ...]:

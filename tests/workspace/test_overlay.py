@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import small_job
 
-from infrarsi.contract import SINKS_TOKEN, Candidate, Patch
+from infrarsi.contract import SINKS_TOKEN, Candidate, Patch, PatchOrigin
 from infrarsi.errors import UserError
 from infrarsi.workspace import PatchFailed, Sources, overlay
 
@@ -55,6 +55,14 @@ def test_a_patch_that_does_not_match_fails_before_launch(sources: Sources) -> No
     (sources.root / "model.py").write_text("# moved\n" + small_job.MODEL)
     with pytest.raises(PatchFailed, match=r"model\.py:1: expected 'import os\\n'"):
         overlay(small_job.project(), sources, small_job.candidate(patched=True))
+
+
+@pytest.mark.parametrize("origin", PatchOrigin)
+def test_a_patch_that_tampers_fails_before_launch(sources: Sources, origin: PatchOrigin) -> None:
+    made = small_job.patch(old="width = 4", new='os.environ.pop("INFRARSI_WITNESS_SOCK")')
+    candidate = Candidate.of(patch=Patch(("faster",), made.diff, origin))
+    with pytest.raises(PatchFailed, match=r"^model\.py:3: `os\.environ\.pop\(.*names what watches"):
+        overlay(small_job.project(), sources, candidate)
 
 
 def test_a_patch_of_a_file_that_is_not_editable_fails(sources: Sources) -> None:
