@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from infrarsi.contract import (
     Scalar,
     SnapshotRef,
     Space,
+    Touch,
 )
 from infrarsi.errors import Interrupted, UserError
 from infrarsi.runs import RunDirectory
@@ -46,6 +48,7 @@ class Workbench:
         self._run = run
         self._console = console
         self._build = lru_cache(maxsize=None)(self._combined)
+        self._touched = lru_cache(maxsize=None)(self._touches)
 
     def prepare(
         self, snapshot: SnapshotRef, facts: ReferenceFacts, known: Sequence[RecipeReport]
@@ -229,7 +232,17 @@ class Workbench:
         built = self._build(snapshot.root, names)
         if isinstance(built, Refused):
             return built
-        return Candidate.of(settings, built.patch)
+        touches = self._touched(snapshot.root, names)
+        return Candidate.of(settings, replace(built.patch, touches=touches))
+
+    def _touches(self, root: str, names: tuple[str, ...]) -> tuple[Touch, ...]:
+        """What the lines of a set of recipes touch, for the reviewer; refusing is `overlay`'s."""
+        from infrarsi.workspace.patch_audit import audit
+
+        built = self._build(root, names)
+        if isinstance(built, Refused):
+            return ()
+        return audit(self._sources(SnapshotRef("", root, "")), built.files).touches
 
     def overlay(self, snapshot: SnapshotRef, candidate: Candidate) -> Overlay | Refused:
         """How the candidate's copy differs from the snapshot."""

@@ -7,6 +7,8 @@ from infrarsi.contract.wording import counted, why_stopped
 from infrarsi.report.tables import gib, seconds, speedup, table
 from infrarsi.runs import RunState, TrialLine, costs_of
 
+_MOST_TOUCHES = 60
+
 
 def report(state: RunState, *, patch: str = "") -> str:
     """The whole report; `patch` is the promoted candidate's diff."""
@@ -14,6 +16,7 @@ def report(state: RunState, *, patch: str = "") -> str:
         f"# InfraRSI report: {state.started.get('name', '?')}",
         _headline(state),
         _change(state, patch),
+        _touches(state),
         _same_job(state),
         _reference(state),
         _trials(state),
@@ -115,6 +118,35 @@ def _same_job(state: RunState) -> str:
     layer_of: dict[str, str] = {
         check: layer for layer, checks in LAYERS.items() for check in checks
     }
+def _touches(state: RunState) -> str:
+    candidate = state.candidates.get(state.promoted_id or "")
+    if candidate is None or candidate.patch is None or not candidate.patch.touches:
+        return ""
+    touches = candidate.patch.touches
+    rows = [
+        (
+            f"`{touch.path}:{touch.line}`",
+            ", ".join(touch.areas),
+            f"{'-' if touch.removed else '+'} {_code(touch.text)}",
+        )
+        for touch in touches[:_MOST_TOUCHES]
+    ]
+    left = len(touches) - len(rows)
+    note = f"\n\nNot shown: {counted(left, 'more line')}." if left else ""
+    head = (
+        "## What the change touches\n\nFound by reading the code, without running it: the changed "
+        "lines that have to do with what is trained, how it is timed, or what is written. `-` is a "
+        "line of today's."
+    )
+    return f"{head}\n\n{table(('place', 'area', 'line'), rows)}{note}"
+
+
+def _code(text: str) -> str:
+    """Code in a cell; more backticks than it has itself."""
+    plain = text.encode("ascii", "backslashreplace").decode()
+    return f"`` {plain} ``" if "`" in plain else f"`{plain}`"
+
+
     words = {
         Status.PASSED: "passed",
         Status.FAILED: "**failed**",

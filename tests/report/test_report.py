@@ -3,8 +3,9 @@
 import re
 
 import pytest
-from finished_journal import DIFF, state_at
+from finished_journal import DIFF, WINNER, state_at
 
+from infrarsi.contract import Candidate, Patch, Touch
 from infrarsi.report import report
 from infrarsi.runs import RunState
 
@@ -70,3 +71,33 @@ def test_trials_are_told_with_their_outcome(promoted: RunState) -> None:
     assert "2 trials; the budget of 3 trials is spent." in text
     assert "oom_host: no memory \\| left" in text
     assert "patch_failed: it does not apply" in text
+
+
+def touched(count: int) -> RunState:
+    """A promoted run whose patch touches some lines."""
+    touches = tuple(
+        Touch("train.py", number, ("data", "timing"), "t = clock() | `x`", number == 1)
+        for number in range(1, count + 1)
+    )
+    patch = Patch(("fused_optimizer",), DIFF, touches=touches)
+    state = state_at("promoted")
+    state.candidates[WINNER.id] = Candidate.from_dict(
+        Candidate.of({"micro_batch": 4}, patch).to_dict()
+    )
+    return state
+
+
+def test_what_the_changed_lines_touch_is_shown() -> None:
+    text = report(touched(2))
+    assert "## What the change touches" in text
+    assert "| `train.py:1` | data, timing | - `` t = clock() \\| `x` `` |" in text
+    assert "| `train.py:2` | data, timing | + `` t" in text
+    assert "Not shown" not in text
+
+
+def test_a_long_list_of_touched_lines_is_cut_and_said_so() -> None:
+    assert "Not shown: 5 more lines." in report(touched(65))
+
+
+def test_a_change_without_code_has_no_such_section(promoted: RunState) -> None:
+    assert "What the change touches" not in report(promoted)
