@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -127,3 +128,11 @@ def watch(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Watch:
             return Observed(status, stdout, stderr, ranks, progress, folder / "receipt")
 
     return run
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A TCP port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -46,6 +46,7 @@ def gradient_dtypes(optimizer):
     found = set()
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            if parameter.grad is not None:
-                found.add(str(parameter.grad.dtype)[6:])
+            grad = gradient(parameter)
+            if grad is not None:
+                found.add(str(grad.dtype)[6:])
     return found

@@ -21,12 +21,12 @@ from .looks import close_looks
 from .models import model_line
 from .names import Names
 from .settings import Settings
+from .snapshots import MAX_MODELS
 from .values import Values, quiet
 from .wire import Channel
 
 CLOCK = time.perf_counter
 FETCH_EVERY_S = 1.0
-MAX_MODELS = 8
 NO_OPTIMIZER = "no torch optimizer stepped after a backward: updates made by hand are not seen"
 
 
@@ -298,7 +298,7 @@ class Recorder(object):
         partial = {"forwards": self.step.forwards, "backwards": self.step.backwards}
         snapshots.send_end(self)
         self.settle(wait=True)
-        if partial["backwards"] and not self.names:
+        if partial["backwards"] and not self.names and self.how == "exit":
             self.problems[NO_OPTIMIZER] += partial["backwards"]
         end = {
             "how": how,

@@ -11,6 +11,8 @@ from .later import Later
 from .states import keep_states
 from .values import quiet
 
+MAX_MODELS = 8  # the model line and its weights are told of so many
+
 
 def keep_weights(recorder, later, root, when):
     """Parameters, and floating buffers that are saved with the model."""
@@ -30,8 +32,8 @@ def updates(recorder):
 
 
 def at_start(recorder, root):
-    """A model begins to be trained: its weights, if no update came before."""
-    if recorder.audit and quiet() and not updates(recorder):
+    """A model begins to be trained: `i` says how many updates (of other models) came before."""
+    if recorder.audit and quiet():
         keep_weights(recorder, recorder.later, root, "start")
 
 
@@ -54,7 +56,7 @@ def take_end(recorder):
     if not quiet():
         return
     final = Later()
-    for root in recorder.models:
+    for root in recorder.models[:MAX_MODELS]:
         if any(True for _ in root.parameters()):
             keep_weights(recorder, final, root, "end")
     keep_states(recorder, final)
