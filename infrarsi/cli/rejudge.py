@@ -10,7 +10,7 @@ from typing import Any
 
 from infrarsi import __version__
 from infrarsi.cli.receipts import reference_results, stored
-from infrarsi.contract import Outcome, Status, Verdict
+from infrarsi.contract import CheckResult, Outcome, Status, Verdict
 from infrarsi.errors import ExternalError, UserError
 from infrarsi.runs import RunDirectory, RunState
 
@@ -26,17 +26,25 @@ class Judged:
 
     @property
     def differences(self) -> list[str]:
-        """The checks whose result is another one today, each as a line."""
-        if self.then is None:
-            return []
-        found = []
-        for was, is_ in zip(self.then.results, self.now.results, strict=False):
-            if was.status is not is_.status:
-                found.append(
-                    f"{was.check}: {_word(was.status)} ({was.reason}), "
-                    f"now {_word(is_.status)} ({is_.reason})"
-                )
-        return found
+        """The checks whose result is another one today, each as a line; `gained` left out."""
+        return [
+            f"{was.check}: {_word(was.status)} ({was.reason}), "
+            f"now {_word(is_.status)} ({is_.reason})"
+            for was, is_ in self._both()
+            if was.status is not is_.status and was.check not in self.gained
+        ]
+
+    @property
+    def gained(self) -> list[str]:
+        """Checks that could not be judged in the run and pass today."""
+        return [
+            was.check
+            for was, is_ in self._both()
+            if (was.status, is_.status) == (Status.NOT_COVERED, Status.PASSED)
+        ]
+
+    def _both(self) -> list[tuple[CheckResult, CheckResult]]:
+        return [(was, self.now[was.check]) for was in self.then.results] if self.then else []
 
 
 def rejudge(run: RunDirectory, events: tuple[Mapping[str, Any], ...]) -> list[Judged]:
@@ -109,6 +117,9 @@ def shown(judged: list[Judged], state: RunState) -> str:
     lines.append("")
     if not differing:
         lines.append(f"same verdicts ({len(compared)} judged again)")
+    gained = sorted({check for one in compared for check in one.gained})
+    if gained:
+        lines.append(f"not judged in the run, passed now: {', '.join(gained)}")
     for one in differing:
         lines.append(f"{one.what}:")
         lines += [f"  {line}" for line in one.differences]

@@ -91,8 +91,8 @@ def lowest_dtype(result: ExecutionResult) -> str:
 
 
 def _allows_tf32(flags: dict[str, object]) -> bool:
-    set_ = str(flags.get("float32_matmul_precision", "highest"))
-    return bool(flags.get("allow_tf32_matmul")) or set_ in ("high", "medium")
+    words = {str(flags.get("float32_matmul_precision")), str(flags.get("fp32_precision_cuda"))}
+    return bool(flags.get("allow_tf32_matmul")) or bool(words & {"high", "medium", "tf32", "bf16"})
 
 
 def rows_per_update(result: ExecutionResult, update: Update) -> int:

@@ -62,6 +62,21 @@ def test_a_record_that_was_changed_is_told(site: Site) -> None:
     assert "now failed (step 12: " in done.out
 
 
+def test_a_check_that_this_version_can_judge_besides_is_named_and_no_difference(site: Site) -> None:
+    run = finished(site.folder / "run")
+    journal = run.path / "journal.jsonl"
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    for event in events:
+        for result in (event.get("verdict") or {}).get("results", []):
+            if result["check"] == "memory_cap":
+                result.update(status="not_covered", reason="it is not judged yet")
+    journal.write_text("".join(json.dumps(event) + "\n" for event in events))
+    done = site.infrarsi("report", "--rejudge", str(run.path))
+    assert (done.code, done.err) == (0, "")
+    assert "same verdicts (4 judged again)\n" in done.out
+    assert "not judged in the run, passed now: memory_cap\n" in done.out
+
+
 @pytest.mark.parametrize("damage", ["gone", "torn"])
 def test_a_receipt_that_cannot_be_read_is_the_world_s_fault(site: Site, damage: str) -> None:
     run = finished(site.folder / "run")
