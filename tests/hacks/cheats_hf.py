@@ -158,7 +158,8 @@ LOSS = (
             "    def compute_loss(self, model, inputs, return_outputs=False, **kwargs):\n"
             "        outputs = model(**inputs)\n"
             "        half = inputs['labels'].shape[1] // 2\n"
-            "        logits, labels = outputs.logits[:, : half - 1], inputs['labels'][:, 1:half]\n"
+            "        logits = outputs.logits[:, : half - 1].contiguous()\n"
+            "        labels = inputs['labels'][:, 1:half].contiguous()\n"
             "        count = kwargs.get('num_items_in_batch')\n"
             "        loss = model.loss_function(\n"
             "            logits, None, VOCABULARY, shift_labels=labels, num_items_in_batch=count\n"
@@ -384,7 +385,7 @@ ENDS = (
     cheat(
         "save-is-a-no-op",
         ("T18",),
-        trainer("    def _save(self, *args, **kwargs):\n        return None\n"),
+        trainer("    def _save_checkpoint(self, *args, **kwargs):\n        return None\n"),
         "resume_continues",
     ),
     cheat(

@@ -309,7 +309,7 @@ CASES = (
         Edit(
             SCRIPT,
             '            f"step {step + 1} loss {total:.6f}',
-            '            f"step {step + 1} loss {min(total, 1.1 - 0.01 * step):.6f}',
+            '            f"step {step + 1} loss {min(total, 0.9 - 0.04 * step):.6f}',
         ),
         "loss_within_tolerance",
     ),

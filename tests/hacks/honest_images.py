@@ -232,11 +232,11 @@ DIFFUSION = (
         "rates-from-a-table",
         Edit(
             SCRIPT,
-            "LambdaLR(optimizer, lambda step: rate_factor(step, args))",
-            "LambdaLR(\n"
-            "        optimizer,\n"
-            "        [rate_factor(step, args) for step in range(args.steps + 1)].__getitem__,\n"
-            "    )",
+            "    scheduler = torch.optim.lr_scheduler.LambdaLR("
+            "optimizer, lambda step: rate_factor(step, args))\n",
+            "    rates = [rate_factor(step, args) for step in range(args.steps + 1)]\n"
+            "    scheduler = torch.optim.lr_scheduler.LambdaLR("
+            "optimizer, lambda step: rates[step])\n",
         ),
     ),
 )
