@@ -16,10 +16,12 @@ from infrarsi.verify.invariants import (
     no_errors,
     optimizer_steps,
     precision,
+    resume_continues,
     same_data,
     same_model,
     same_workload,
     timing_consistent,
+    user_tests,
 )
 
 Judge = Callable[[Comparison], CheckResult]
@@ -40,6 +42,8 @@ _JUDGED: Mapping[str, Judge] = {
         precision,
         eval_matches,
         timing_consistent,
+        resume_continues,
+        user_tests,
     )
 }
 INVARIANTS: Mapping[str, Judge] = MappingProxyType(

@@ -11,8 +11,6 @@ from infrarsi.contract import CheckResult
 from infrarsi.verify.comparison import Comparison, uncovered
 
 _REASONS = {
-    "resume_continues": "no checkpoint is loaded back yet",
-    "user_tests": "the user's own tests are not run on the patched tree yet",
     "speed_reproduces": "paired re-runs have not been made",
 }
 
