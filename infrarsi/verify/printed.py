@@ -97,6 +97,17 @@ class Trained:
         return any(number > 1 for number in self.micro_batches)
 
 
+def points_of(result: ExecutionResult, label: str) -> list[Point]:
+    """The lines of a label; what is no `[step, value, line]` is left out."""
+    return [
+        point
+        for point in result.printed.get(label, ())
+        if isinstance(point, Sequence)
+        and len(point) == 3
+        and all(isinstance(number, int | float) for number in point)
+    ]
+
+
 def printed_losses_disagree(comparison: Comparison) -> str | None:
     """The first printed training loss that is not what the run trained on, None without one."""
     result = comparison.result
@@ -104,7 +115,7 @@ def printed_losses_disagree(comparison: Comparison) -> str | None:
     for label in comparison.reference_result.printed:
         if "loss" not in label or any(word in label for word in _NOT_TRAINED):
             continue
-        points = result.printed.get(label, [])
+        points = points_of(result, label)
         relations, misses = relations_of(label, comparison.evidence)
         relations = [r for r in relations if _holds(r, label, comparison.reference_result, misses)]
         if not relations or len(points) < MIN_POINTS:
@@ -117,22 +128,22 @@ def printed_losses_disagree(comparison: Comparison) -> str | None:
 
 def relations_of(label: str, evidence: Evidence) -> tuple[list[Relation], int]:
     """The relations that hold in every timed run of the reference, and the misses allowed."""
-    runs = [result for result in evidence.timed if len(result.printed.get(label, ())) >= MIN_POINTS]
+    runs = [run for run in evidence.timed if len(points_of(run, label)) >= MIN_POINTS]
     if len(runs) < len(evidence.timed) or not runs:
         return [], 0
-    allowed = min(len(run.printed[label]) for run in runs) // 10
-    points = runs[0].printed[label]
+    allowed = min(len(points_of(run, label)) for run in runs) // 10
+    points = points_of(runs[0], label)
     found: list[Relation] = []
     trained = [Trained.of(run, join(run)) for run in runs]
     for relation in _candidates(points, trained[0]):
         if all(
-            _fits(relation, run.printed[label], one, allowed)
+            _fits(relation, points_of(run, label), one, allowed)
             for run, one in zip(runs, trained, strict=True)
         ):
             found.append(relation)
     misses = max(
         (
-            min(len(_misses(r, run.printed[label], one, _OWN)[0]) for r in found)
+            min(len(_misses(r, points_of(run, label), one, _OWN)[0]) for r in found)
             for run, one in zip(runs, trained, strict=True)
             if found
         ),
@@ -197,7 +208,7 @@ def _fits(relation: Relation, points: Sequence[Point], trained: Trained, allowed
 
 
 def _holds(relation: Relation, label: str, result: ExecutionResult, misses: int) -> bool:
-    points = result.printed.get(label, [])
+    points = points_of(result, label)
     return _fits(relation, points, Trained.of(result, join(result)), misses)
 
 

@@ -21,7 +21,16 @@ from statistics import median
 from infrarsi.contract import ExecutionResult
 from infrarsi.verify.comparison import Comparison
 from infrarsi.verify.joined import Joined
-from infrarsi.verify.printed import BAR, LEFT_OUT, MIN_POINTS, Place, Point, places, resolution
+from infrarsi.verify.printed import (
+    BAR,
+    LEFT_OUT,
+    MIN_POINTS,
+    Place,
+    Point,
+    places,
+    points_of,
+    resolution,
+)
 
 LOGGING_FAMILIES = ("logging_interval", "log_interval")
 """Families whose knobs may change how often a job prints."""
@@ -82,7 +91,7 @@ def printed_times_disagree(comparison: Comparison) -> str | None:
     ]
     theirs = Timed.of(comparison.candidate)
     for label in sorted(comparison.reference_result.printed):
-        points = result.printed.get(label, [])
+        points = points_of(result, label)
         if len(points) < MIN_POINTS or not _is_timing(label):
             continue
         for measure in _measures(label, runs):
@@ -100,7 +109,7 @@ def _is_timing(label: str) -> bool:
 def _measures(label: str, runs: Sequence[tuple[ExecutionResult, Timed]]) -> list[Measure]:
     """The ways in which this label follows in every timed run of the reference."""
     first, timed = runs[0]
-    points = first.printed.get(label, [])
+    points = points_of(first, label)
     values = [value for _, value, _ in points]
     if len(points) < MIN_POINTS or len(set(values)) < 2:
         return []
@@ -114,7 +123,7 @@ def _measures(label: str, runs: Sequence[tuple[ExecutionResult, Timed]]) -> list
             ratios = _ratios(place, window, is_rate, points, timed)
             for factor, per in _factors(ratios, is_rate, timed):
                 measure = Measure(place, window, is_rate, per, factor)
-                if all(_agrees(measure, run.printed.get(label, []), one) for run, one in runs):
+                if all(_agrees(measure, points_of(run, label), one) for run, one in runs):
                     found.append(measure)
     return found
 
@@ -218,9 +227,9 @@ def printed_lines_missing(comparison: Comparison) -> str | None:
 
 
 def _missing(label: str, comparison: Comparison, own: Sequence[ExecutionResult]) -> str | None:
-    lines = {step: line for step, _, line in comparison.reference_result.printed[label]}
+    lines = {step: line for step, _, line in points_of(comparison.reference_result, label)}
     wanted = _always(label, own)
-    there = {step for step, _, _ in comparison.result.printed.get(label, [])}
+    there = {step for step, _, _ in points_of(comparison.result, label)}
     gone = sorted(wanted - there)
     if not gone:
         return None
@@ -241,7 +250,7 @@ def _always(label: str, own: Sequence[ExecutionResult]) -> set[float]:
 
     What ends with the witness may or may not print its last line.
     """
-    sets = [{step for step, _, _ in run.printed.get(label, [])} for run in own]
+    sets = [{step for step, _, _ in points_of(run, label)} for run in own]
     common = set.intersection(*sets)
     if any(len(one - common) > 1 for one in sets):
         return set()

@@ -209,3 +209,16 @@ def test_a_job_that_prints_by_the_clock_misses_nothing():
     evidence = reference_evidence(runs, optimizer_steps=STEPS)
     comparison = Comparison(evidence, made.run(Job(seed=9)), PROJECT)
     assert printed_lines_missing(comparison) is None
+
+
+def test_a_damaged_series_is_no_error_and_misses_what_it_lost():
+    printer = LOSSES["of the update"]
+
+    def damaged(result: ExecutionResult) -> dict[str, list[list[float]]]:
+        points = printer(result)["loss"]
+        return {"loss": [*points[:20], [], ["x", 1.0, 2.0], [21.0, None, 3.0], *points[22:]]}
+
+    comparison = compared(printer, Job(seed=9), damaged)
+    assert printed_losses_disagree(comparison) is None
+    assert printed_times_disagree(comparison) is None
+    assert "at step 21 " in (printed_lines_missing(comparison) or "")
