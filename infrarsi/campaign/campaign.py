@@ -184,6 +184,7 @@ class Campaign:
         judge = self.doctor()
         promoted = Verification(self._desk, judge, state).run(self.ranking())
         self._journal.append("finished", promoted=promoted)
+        self._desk.run.forget_kept()
         return promoted
 
     def ranking(self) -> list[Point]:

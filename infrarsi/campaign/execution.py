@@ -1,7 +1,9 @@
 """Making requests, running them on held nodes, and writing down what came back."""
 
 import json
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from infrarsi.campaign.parts import Measured, Parts, Refused
 from infrarsi.contract import (
@@ -17,11 +19,31 @@ from infrarsi.contract import (
 )
 from infrarsi.errors import ExternalError, Interrupted
 from infrarsi.ports import Bench
-from infrarsi.runs import Journal, RunDirectory, write_atomically
+from infrarsi.runs import Journal, RunDirectory, RunState, write_atomically
 
 INFRA_TRIES = 3
 _POLL_S = 0.5
 _STOP_GRACE_S = 30.0
+_AGAIN = re.compile(r"-again\d+$")
+
+
+@dataclass(frozen=True)
+class Variation:
+    """In what an execution differs from a plain one of the project; None leaves a field as it is.
+
+    See `ExecutionRequest` for their meaning.
+    """
+
+    optimizer_steps: int | None = None
+    ends_by: str | None = None
+    keep_checkpoints: bool | None = None
+    resume_from: str | None = None
+    checkpoint: str | None = None
+    frozen: Mapping[str, str] | None = None
+
+    def of(self, request: ExecutionRequest) -> ExecutionRequest:
+        """The request with the fields that are set."""
+        return replace(request, **{k: v for k, v in vars(self).items() if v is not None})
 
 
 @dataclass(frozen=True)
@@ -34,6 +56,20 @@ class Desk:
     snapshot: SnapshotRef
     witness_key: str
     parts: Parts
+
+    @property
+    def state(self) -> RunState:
+        """The state as the journal has it now."""
+        return RunState.of(self.journal.events)
+
+    def earlier(self, execution_id: str) -> ExecutionResult | None:
+        """The result of an execution that has already ended by itself, None if none has."""
+        for line in reversed(self.state.executions):
+            if line.outcome in (Outcome.INFRA, Outcome.STOPPED):
+                continue
+            if _AGAIN.sub("", line.execution_id) == execution_id:
+                return self.receipt(line.execution_id)
+        return None
 
     def request(
         self,
@@ -120,6 +156,7 @@ class Desk:
         candidate_id: str,
         *,
         timeout_s: float | None = None,
+        variation: Variation = Variation(),  # frozen
     ) -> tuple[ExecutionResult, Measured]:
         """Run once on held nodes, again after infrastructure failures, and write it down.
 
@@ -129,7 +166,7 @@ class Desk:
         reason, name = "", execution_id
         for _ in range(INFRA_TRIES):
             name = self.run.free_name(execution_id)
-            job = bench.start(self.request(name, kind, overlay, timeout_s=timeout_s))
+            job = bench.start(variation.of(self.request(name, kind, overlay, timeout_s=timeout_s)))
             result = None
             while result is None:
                 result = job.wait(_POLL_S)

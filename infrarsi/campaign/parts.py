@@ -119,6 +119,20 @@ class Judge(Protocol):
         """
         ...
 
+    def checkpoint(self, result: ExecutionResult) -> str | None:
+        """The checkpoint of an audit run that a resumed run is given, None where there is none."""
+        ...
+
+    def resumed(self, reference: ExecutionResult, candidate: ExecutionResult) -> CheckResult:
+        """`resume_continues` of two runs of the untouched job, one from each side's checkpoint."""
+        ...
+
+    def longer(
+        self, reference: ExecutionResult, candidate: ExecutionResult, optimizer_steps: int
+    ) -> Verdict:
+        """All 16 checks of a longer run against the reference's of the same length."""
+        ...
+
 
 class Searcher(Proposer, Protocol):
     """A proposer that can also say what to recommend."""
@@ -165,6 +179,14 @@ def _show_nothing(text: str) -> None:
     return
 
 
+def _cannot_resume(snapshot: SnapshotRef) -> Overlay | Refused:
+    return Refused("nothing says how this job resumes")
+
+
+def _no_tests(snapshot: SnapshotRef) -> Mapping[str, str]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Parts:
     """Everything that a campaign calls.
@@ -175,7 +197,8 @@ class Parts:
     reference's executions (raises UserError when the reference itself is not sound); `measure`
     reads one execution; `searcher` makes the strategy; `say` prints one progress line, a
     milestone or (False) a detail; `status` shows what is happening now, until the next line,
-    where there is a terminal to show it on.
+    where there is a terminal to show it on. `resume` is the untouched job told to go on from a
+    checkpoint (`verify.resume`); `test_files` are the digests of the project's tests.
     """
 
     bench: Callable[[], Bench]
@@ -191,6 +214,8 @@ class Parts:
     clock: Clock
     say: Callable[[str, bool], None]
     status: Callable[[str], None] = _show_nothing
+    resume: Callable[[SnapshotRef], Overlay | Refused] = _cannot_resume
+    test_files: Callable[[SnapshotRef], Mapping[str, str]] = _no_tests
 
 
 @dataclass(frozen=True)

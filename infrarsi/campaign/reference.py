@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
-from infrarsi.campaign.execution import Desk
+from infrarsi.campaign.execution import Desk, Variation
 from infrarsi.campaign.parts import Judge, Refused
+from infrarsi.campaign.resumption import keeps_checkpoints
+from infrarsi.campaign.user_tests import insist_on_reference
 from infrarsi.contract import Candidate, ExecutionResult, Outcome, Purpose, RunKind
 from infrarsi.contract.wording import counted, duration, spread, step_time
 from infrarsi.errors import UserError
@@ -33,10 +35,13 @@ def measure_reference(desk: Desk, state: RunState, plan: Sequence[RunKind]) -> J
         raise UserError(
             f"the job cannot be started as it is: {overlay.reason}", where="infrarsi.yaml"
         )
+    insist_on_reference(desk)
     done = [
         desk.receipt(e.execution_id)
         for e in state.executions
-        if e.purpose is Purpose.REFERENCE and e.outcome is Outcome.OK
+        if e.purpose is Purpose.REFERENCE
+        and e.outcome is Outcome.OK
+        and e.kind is not RunKind.PLAIN
     ]
     for result in done:
         _insist(desk, result)
@@ -52,8 +57,15 @@ def measure_reference(desk: Desk, state: RunState, plan: Sequence[RunKind]) -> J
                 where = f"run {position} of {len(left)}"
                 desk.parts.status(f"  {where} is running ({_KINDS[kind]})")
                 name = f"ref-{len(results) + 1:02d}-{kind}"
+                keep = kind is RunKind.AUDIT and keeps_checkpoints(desk.project)
                 result, measured = desk.run_on(
-                    bench, name, kind, overlay, Purpose.REFERENCE, "reference"
+                    bench,
+                    name,
+                    kind,
+                    overlay,
+                    Purpose.REFERENCE,
+                    "reference",
+                    variation=Variation(keep_checkpoints=keep),
                 )
                 _insist(desk, result)
                 results.append(result)
@@ -117,6 +129,9 @@ _FIXES = {
 
 def _write_down(desk: Desk, judge: Judge) -> None:
     facts = judge.facts
+    coverage = dict(facts.coverage)
+    if desk.project.verify.user_tests:
+        coverage["user_tests"] = "covered"  # they passed on the code as it is
     desk.journal.append(
         "reference_done",
         step_time_s=facts.step_time_s,
@@ -128,18 +143,17 @@ def _write_down(desk: Desk, judge: Judge) -> None:
         elements_per_update=dict(facts.elements_per_update),
         resolvable_gain=facts.resolvable_gain,
         max_pairs=facts.max_pairs,
-        coverage=dict(facts.coverage),
+        coverage=coverage,
         phases_s=dict(facts.phases_s),
         mfu=facts.mfu,
     )
-    covered = sum(why == "covered" for why in facts.coverage.values())
+    covered = sum(why == "covered" for why in coverage.values())
     desk.parts.say(
         f"  The job takes {step_time(facts.step_time_s)}; runs of the same job differ by "
         f"{spread(facts.step_log_sd)}.",
         True,
     )
     desk.parts.say(
-        f"  {covered} of {len(facts.coverage)} checks can judge whether a change leaves it the "
-        "same job.",
+        f"  {covered} of {len(coverage)} checks can judge whether a change leaves it the same job.",
         True,
     )

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from infrarsi.campaign.execution import Desk
+from infrarsi.campaign.execution import Desk, Variation
+from infrarsi.campaign.longer import confirm
 from infrarsi.campaign.parts import Judge, PairTimes, Refused, Standing
+from infrarsi.campaign.resumption import combined, keeps_checkpoints, resume_check
+from infrarsi.campaign.user_tests import run_on_candidate
 from infrarsi.contract import (
     CHECKS,
     Candidate,
@@ -39,8 +42,10 @@ class Contender:
 class Verification:
     """At most three candidates, one after the other, until one is promoted.
 
-    Each passes an audit run first, then runs in ABBA order with the reference until the paired
-    test has decided. What the journal holds already is not run again.
+    Each passes an audit run and the user's tests first, then runs in ABBA order with the reference
+    until the paired test has decided. One that would be promoted must also be resumed from, where
+    the contract says how, and stay the same job in a longer run. What the journal holds already is
+    not run again.
     """
 
     def __init__(self, desk: Desk, judge: Judge, state: RunState) -> None:
@@ -112,6 +117,11 @@ class Verification:
             verdict = _merge(verdict, judged)
         if not verdict.same_job:
             return self._close(contender, verdict, None, "is not the same job")
+        if self._desk.project.verify.user_tests:
+            tested = run_on_candidate(self._desk, bench, contender.candidate, contender.overlay)
+            verdict = verdict.with_result(tested)
+            if tested.status is Status.FAILED:
+                return self._close(contender, verdict, None, "does not pass your tests")
         pairs = [_times(pair) for pair in known]
         cold = self._cold_one_off(contender.candidate)
         while True:
@@ -129,6 +139,35 @@ class Verification:
             pairs.append(pair)
         if standing.check is not None:
             verdict = verdict.with_result(standing.check)
+        if standing.decision != "promote" or not verdict.same_job:
+            return self._close(contender, verdict, standing, standing.reason)
+        return self._last_questions(bench, contender, reference, pairs, verdict, standing)
+
+    def _last_questions(
+        self,
+        bench: Bench,
+        contender: Contender,
+        reference: Overlay,
+        pairs: list[PairTimes],
+        verdict: Verdict,
+        standing: Standing,
+    ) -> str:
+        """What is asked of a candidate that is fast enough: its checkpoint, and a longer run."""
+        resumed = resume_check(
+            self._desk, self._judge, bench, contender.candidate, _audit_name(contender)
+        )
+        if resumed is not None:
+            verdict = verdict.with_result(combined(verdict[resumed.check], resumed))
+            if resumed.status is Status.FAILED:
+                return self._close(contender, verdict, standing, "its checkpoint is not the job's")
+        overlays = (reference, contender.overlay)
+        longer = confirm(self._desk, self._judge, bench, contender.candidate, overlays, pairs)
+        if longer.status is Status.FAILED and longer.verdict is not None:
+            why = f"is not the same job over {longer.steps} steps"
+            return self._close(contender, _merge(verdict, longer.verdict), standing, why)
+        shown = f", {longer.speedup:.3f}x faster" if longer.speedup else ""
+        told = "not run: " if longer.status is Status.NOT_COVERED else ""
+        self._say(f"    longer run: {told}{longer.reason}{shown}", False)
         return self._close(contender, verdict, standing, standing.reason)
 
     def _audit(self, bench: Bench, contender: Contender) -> Verdict:
@@ -136,7 +175,14 @@ class Verification:
         if known is not None:
             return known
         self._desk.parts.status("    a run that is looked at closely")
-        result = self._run(bench, contender, f"audit-{contender.candidate.id}", RunKind.AUDIT)
+        keep = keeps_checkpoints(self._desk.project)
+        result = self._run(
+            bench,
+            contender,
+            _audit_name(contender),
+            RunKind.AUDIT,
+            Variation(keep_checkpoints=keep),
+        )
         verdict = self._judge.verdict(result)
         self._desk.journal.append(
             "audit",
@@ -146,7 +192,14 @@ class Verification:
         )
         return verdict
 
-    def _run(self, bench: Bench, contender: Contender, name: str, kind: RunKind) -> ExecutionResult:
+    def _run(
+        self,
+        bench: Bench,
+        contender: Contender,
+        name: str,
+        kind: RunKind,
+        variation: Variation = Variation(),  # noqa: B008  # frozen
+    ) -> ExecutionResult:
         timeout_s = min(
             self._desk.project.launch.timeout_s,
             4 * self._judge.facts.command_s + _ALLOWANCE_S,
@@ -159,6 +212,7 @@ class Verification:
             Purpose.VERIFICATION,
             contender.candidate.id,
             timeout_s=timeout_s,
+            variation=variation,
         )
         return result
 
@@ -242,6 +296,10 @@ class Verification:
             why = f"{reason}{': ' + failed if failed else ''}"
             self._say(f"    not recommended: {figures}{'; ' if figures else ''}{why}", True)
         return decision
+
+
+def _audit_name(contender: Contender) -> str:
+    return f"audit-{contender.candidate.id}"
 
 
 def _times(pair: Pair) -> PairTimes:

@@ -18,6 +18,7 @@ from infrarsi.campaign import (
 from infrarsi.cli.console import Console
 from infrarsi.cli.workbench import Workbench
 from infrarsi.contract import (
+    CheckResult,
     ExecutionResult,
     Point,
     Project,
@@ -120,6 +121,8 @@ class Assembly:
             clock=self._clock,
             say=self._console.say,
             status=self._console.status,
+            resume=workbench.resume,
+            test_files=workbench.test_files,
         )
 
     def _take_snapshot(self) -> SnapshotRef:
@@ -251,3 +254,24 @@ class ReferenceJudge:
             break_even_step=found.break_even_step,
             check=found.check,
         )
+
+    def checkpoint(self, result: ExecutionResult) -> str | None:
+        """The checkpoint of an audit run that a resumed run is given."""
+        from infrarsi.verify import to_resume_from
+
+        resume = self._project.verify.resume
+        return to_resume_from(result.checkpoints, resume.checkpoint if resume else None)
+
+    def resumed(self, reference: ExecutionResult, candidate: ExecutionResult) -> CheckResult:
+        """`resume_continues` of two runs of the untouched job."""
+        from infrarsi.verify import judge_resumed
+
+        return judge_resumed(self._evidence, reference, candidate, self._project)
+
+    def longer(
+        self, reference: ExecutionResult, candidate: ExecutionResult, optimizer_steps: int
+    ) -> Verdict:
+        """All 16 checks of a longer run."""
+        from infrarsi.verify import judge_longer
+
+        return judge_longer(self._evidence, reference, candidate, self._project, optimizer_steps)

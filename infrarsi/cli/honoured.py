@@ -78,9 +78,6 @@ def _conditions(project: Project) -> list[tuple[bool, tuple[str, ...], str]]:
             ("invariants", "precision"),
             "`invariants.precision`",
         ),
-        (bool(verify.user_tests), ("verify", "user_tests"), "`verify.user_tests`"),
-        (verify.resume_check is True, ("verify", "resume_check"), "`verify.resume_check: true`"),
-        (verify.long_steps != "auto", ("verify", "long_steps"), "`verify.long_steps`"),
         (
             budget.target_mfu is not None,
             ("search", "budget", "target_mfu"),

@@ -257,6 +257,21 @@ class Workbench:
                 raise
             return Refused(f"{error.where}: {error.what}" if error.where else error.what)
 
+    def resume(self, snapshot: SnapshotRef) -> Overlay | Refused:
+        """The untouched job, told to go on from a checkpoint."""
+        from infrarsi.workspace import Sources, resuming
+
+        try:
+            return resuming(self._project, Sources.of(snapshot))
+        except UserError as error:
+            return Refused(f"{error.where}: {error.what}" if error.where else error.what)
+
+    def test_files(self, snapshot: SnapshotRef) -> dict[str, str]:
+        """Digests of the project's tests, which no patch may touch."""
+        from infrarsi.workspace import frozen_tests
+
+        return frozen_tests(self._project, snapshot)
+
 
 def _report(recipe: "Recipe", status: str, reason: str, notes: Sequence[str] = ()) -> RecipeReport:
     return RecipeReport(recipe.name, recipe.family, recipe.title, status, reason, tuple(notes))

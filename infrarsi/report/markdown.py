@@ -47,7 +47,19 @@ def _headline(state: RunState) -> str:
         if winner.get("break_even_step"):
             net += f"; the change has paid for itself by step {winner['break_even_step']}"
         lines.append(net + ".")
-    return "\n".join(lines)
+    lines.append(_longer(state, promoted))
+    return "\n".join(line for line in lines if line)
+
+
+def _longer(state: RunState, candidate_id: str) -> str:
+    """What the longer run showed; its speed-up is one pair's, shown beside the verified one."""
+    found = state.long_runs.get(candidate_id)
+    if found is None:
+        return ""
+    if found["status"] == "not_covered":
+        return f"Longer run: not covered: {found['reason']}."
+    ratio = f", {speedup(found['speedup'])} in that one pair" if found.get("speedup") else ""
+    return f"Longer run of {found['steps']} steps: {found['reason']}{ratio}."
 
 
 def _unfinished(state: RunState) -> str:
@@ -106,18 +118,6 @@ def _change(state: RunState, patch: str) -> str:
     return "\n\n".join(out)
 
 
-def _same_job(state: RunState) -> str:
-    entry = state.verified.get(state.promoted_id or "")
-    if entry is None:
-        coverage = state.reference.get("coverage", {})
-        if not coverage:
-            return ""
-        rows = [(check, coverage.get(check, "-")) for check in CHECKS]
-        return "## What can be checked on this job\n\n" + table(("check", "covered"), rows)
-    verdict = Verdict.from_dict(entry["verdict"])
-    layer_of: dict[str, str] = {
-        check: layer for layer, checks in LAYERS.items() for check in checks
-    }
 def _touches(state: RunState) -> str:
     candidate = state.candidates.get(state.promoted_id or "")
     if candidate is None or candidate.patch is None or not candidate.patch.touches:
@@ -147,6 +147,18 @@ def _code(text: str) -> str:
     return f"`` {plain} ``" if "`" in plain else f"`{plain}`"
 
 
+def _same_job(state: RunState) -> str:
+    entry = state.verified.get(state.promoted_id or "")
+    if entry is None:
+        coverage = state.reference.get("coverage", {})
+        if not coverage:
+            return ""
+        rows = [(check, coverage.get(check, "-")) for check in CHECKS]
+        return "## What can be checked on this job\n\n" + table(("check", "covered"), rows)
+    verdict = Verdict.from_dict(entry["verdict"])
+    layer_of: dict[str, str] = {
+        check: layer for layer, checks in LAYERS.items() for check in checks
+    }
     words = {
         Status.PASSED: "passed",
         Status.FAILED: "**failed**",
@@ -253,6 +265,8 @@ def _verification(state: RunState) -> str:
         ]
         if rows:
             out.append(table(("pair", "order", "reference", "candidate", "ratio"), rows))
+        if candidate_id != state.promoted_id and _longer(state, candidate_id):
+            out.append(_longer(state, candidate_id))
     return "\n\n".join(out)
 
 

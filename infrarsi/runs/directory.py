@@ -113,6 +113,15 @@ class RunDirectory:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
+    def kept(self, execution_id: str) -> Path:
+        """Where an execution that was asked to keep its checkpoints has them."""
+        return self.path / "receipts" / execution_id / "checkpoints"
+
+    def forget_kept(self) -> None:
+        """Delete all kept checkpoints; they are of use until the verification has ended."""
+        for folder in self.path.glob("receipts/*/checkpoints"):
+            shutil.rmtree(folder, ignore_errors=True)
+
     def receipt_file(self, execution_id: str) -> Path:
         """The record of one execution, there or not; nothing is made."""
         return self.path / "receipts" / execution_id / "receipt.json"

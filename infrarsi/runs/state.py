@@ -91,6 +91,7 @@ class RunState:
     verification: dict[str, Any] = field(default_factory=dict)
     audits: dict[str, Verdict] = field(default_factory=dict)
     pairs: list[Pair] = field(default_factory=list)
+    long_runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     verified: dict[str, dict[str, Any]] = field(default_factory=dict)
     finished: dict[str, Any] | None = None
     applied: list[dict[str, Any]] = field(default_factory=list)
@@ -199,6 +200,7 @@ _HANDLERS: dict[str, Callable[[RunState, Mapping[str, Any]], None]] = {
     "verify_started": _verify_started,
     "audit": _audit,
     "pair": _pair,
+    "long_run": lambda s, e: s.long_runs.update({e["candidate_id"]: _plain(e)}),
     "verified": lambda s, e: s.verified.update({e["candidate_id"]: _plain(e)}),
     "finished": lambda s, e: setattr(s, "finished", _plain(e)),
     "applied": lambda s, e: s.applied.append(_plain(e)),

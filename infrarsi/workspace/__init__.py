@@ -2,7 +2,8 @@
 
 from infrarsi.workspace.applying import Change, FileChange, plan, write, write_on_branch
 from infrarsi.workspace.frozen import differing, freeze
-from infrarsi.workspace.overlay import overlay
+from infrarsi.workspace.frozen_tests import frozen_tests
+from infrarsi.workspace.overlay import overlay, resuming
 from infrarsi.workspace.patching import PatchFailed
 from infrarsi.workspace.snapshot import (
     Limits,
@@ -23,9 +24,11 @@ __all__ = [
     "differing",
     "digests",
     "freeze",
+    "frozen_tests",
     "notes",
     "overlay",
     "plan",
+    "resuming",
     "take",
     "tree_digest",
     "verify_unchanged",

@@ -1,9 +1,10 @@
 """What makes a candidate's copy of the project differ from the snapshot."""
 
 from infrarsi.contract import Candidate, Overlay, PlaceKind, Project
+from infrarsi.errors import UserError
 from infrarsi.workspace.launch_text import LaunchText
-from infrarsi.workspace.patching import PatchFailed, apply
 from infrarsi.workspace.patch_audit import audit
+from infrarsi.workspace.patching import PatchFailed, apply
 from infrarsi.workspace.sinks import redirect
 from infrarsi.workspace.sources import Sources
 
@@ -29,6 +30,25 @@ def overlay(project: Project, sources: Sources, candidate: Candidate) -> Overlay
         env=redirected.env,
         unset_env=_unset(project, candidate),
     )
+
+
+def resuming(project: Project, sources: Sources) -> Overlay:
+    """The untouched job, told to go on from a checkpoint as `verify.resume` says.
+
+    Raises UserError where the contract does not say how, or where that cannot be put in place.
+    """
+    resume = project.verify.resume
+    if resume is None:
+        raise UserError(
+            "nothing says how this job goes on from a checkpoint",
+            where="infrarsi.yaml",
+            fix='write `verify: {resume: {set: {"flag:--resume": "@CHECKPOINT@"}}}`',
+        )
+    launch = LaunchText.of(project, sources).with_change(resume.parsed())
+    redirected = redirect(launch, project)
+    final = redirected.launch
+    files = {} if final.path is None else {final.path: final.script.text}
+    return Overlay(final.command, files, remove=redirected.remove, env=redirected.env)
 
 
 def patched(project: Project, sources: Sources, candidate: Candidate) -> dict[str, str]:

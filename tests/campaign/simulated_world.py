@@ -33,6 +33,7 @@ from infrarsi.contract import (
     Point,
     Project,
     Proposal,
+    RunKind,
     SnapshotRef,
     Space,
     Status,
@@ -52,6 +53,9 @@ class World:
 
     outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
     wrong_points: list[dict[str, object]] = field(default_factory=list)
+    wrong_later: list[dict[str, object]] = field(default_factory=list)
+    bad_checkpoints: list[dict[str, object]] = field(default_factory=list)
+    requests: list[ExecutionRequest] = field(default_factory=list)
     launched: list[str] = field(default_factory=list)
     now: float = 0.0
     interrupt_after: int | None = None
@@ -79,7 +83,10 @@ class World:
 
     def execute(self, request: ExecutionRequest) -> ExecutionResult:
         self.launched.append(request.execution_id)
+        self.requests.append(request)
         self.now += 10.0
+        if request.keep_checkpoints:
+            Path(request.receipt_dir, "checkpoints").mkdir()
         key = request.execution_id.split("-again")[0]
         faults = self.outcomes.get(key, [])
         outcome = faults.pop(0) if faults else Outcome.OK
@@ -96,6 +103,7 @@ class World:
             wall_s=10.0,
             started_at=self.now - 9.5,
             log_tail=request.overlay.command,
+            checkpoints={"out/last.pt": {}} if request.keep_checkpoints else {},
         )
 
 
@@ -229,6 +237,26 @@ class FakeJudge:
             )
         )
 
+    def checkpoint(self, result: ExecutionResult) -> str | None:
+        return next(iter(result.checkpoints), None)
+
+    def resumed(self, reference: ExecutionResult, candidate: ExecutionResult) -> CheckResult:
+        """The path of what a run resumed from has the candidate's id in it."""
+        request = next(r for r in self._world.requests if r.execution_id == candidate.execution_id)
+        bad = [Candidate.of(dict(p)).id for p in self._world.bad_checkpoints]
+        wrong = any(candidate_id in (request.resume_from or "") for candidate_id in bad)
+        status = Status.FAILED if wrong else Status.PASSED
+        return CheckResult("resume_continues", status, "by decree, resumed")
+
+    def longer(
+        self, reference: ExecutionResult, candidate: ExecutionResult, optimizer_steps: int
+    ) -> Verdict:
+        verdict = self.verdict(candidate)
+        if _settings(candidate.log_tail) in self._world.wrong_later:
+            found = CheckResult("loss_within_tolerance", Status.FAILED, "it parts later")
+            return verdict.with_result(found)
+        return verdict
+
     def standing(
         self, pairs: Sequence[PairTimes], *, candidates: int, cold_one_off_s: float | None
     ) -> Standing:
@@ -273,6 +301,8 @@ class Bed:
     points: list[Point] = field(default_factory=lambda: list(POINTS))
     budget: dict[str, object] = field(default_factory=lambda: {"screens": 16})
     lines: list[str] = field(default_factory=list)
+    verify: dict[str, object] = field(default_factory=dict)
+    workload: dict[str, object] = field(default_factory=dict)
 
     def project(self) -> Project:
         return Project.model_validate(
@@ -281,6 +311,8 @@ class Bed:
                 "name": "job",
                 "launch": {"command": "bash train.sh"},
                 "search": {"budget": self.budget},
+                "verify": self.verify,
+                "workload": self.workload,
             }
         )
 
@@ -288,7 +320,8 @@ class Bed:
         world, clock = self.world, FakeClock(self.world)
 
         def measure(result: ExecutionResult) -> Measured:
-            if result.outcome not in (Outcome.OK, Outcome.STOPPED):
+            is_job = result.kind is not RunKind.PLAIN
+            if not is_job or result.outcome not in (Outcome.OK, Outcome.STOPPED):
                 return Measured(None, None, None)
             return Measured(world.step_s(_settings(result.log_tail)), 2.0, 100)
 
@@ -305,6 +338,8 @@ class Bed:
             interrupts=world,
             clock=clock,
             say=lambda text, milestone: self.lines.append(text),
+            resume=lambda snapshot: Overlay("{}"),
+            test_files=lambda snapshot: {"tests/test_a.py": "sha256:0"},
         )
         journal = Journal(self.run.journal, clock)
         campaign = Campaign(self.project(), self.run, journal, parts, "00")

@@ -144,7 +144,7 @@ def test_an_interrupt_in_the_reference_or_the_pairs_ends_the_run(bed: Bed) -> No
     assert state(bed).finished is None
 
 
-@pytest.mark.parametrize("cut", [1, 3, 6, 7, 9, 11, 14, 17])
+@pytest.mark.parametrize("cut", [1, 3, 6, 7, 9, 11, 14, 17, 20])
 def test_a_run_that_was_cut_off_anywhere_ends_like_an_uninterrupted_one(
     bed: Bed, tmp_path_factory: pytest.TempPathFactory, cut: int
 ) -> None:
