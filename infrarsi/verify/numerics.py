@@ -33,6 +33,8 @@ GRADIENT_FLOOR = {"float64": 1e-6, "float32": 2e-4, "bfloat16": 5e-2, "float16":
 """Share of a parameter's gradient (or of 2 % of all), at step 0; it grows like the loss's."""
 END_FLOOR = {"float64": 1e-3, "float32": 5e-3, "bfloat16": 1e-1, "float16": 1e-1}
 """Share of the way of one tensor over the whole run, by norm and projection."""
+AVERAGE_FLOOR = {"float64": 1e-4, "float32": 1e-3, "bfloat16": 5e-2, "float16": 5e-2}
+"""Share of the way of weights kept beside the model, which are smooth in the trained ones."""
 STATE_FLOOR = {"float64": 1e-4, "float32": 2e-3, "bfloat16": 5e-2, "float16": 5e-2}
 """Share of the norm of one key of the optimizers' state at the end."""
 ELEMENT_FLOOR = 0.02

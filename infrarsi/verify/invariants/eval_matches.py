@@ -5,14 +5,15 @@ remembered number makes a job faster and leaves its training as it was.
 
 What is compared, for each update that both runs made (evaluation belongs to the update before it):
 
-- evaluation batches and samples, over ranks. Where the number of ranks differs, each rank may
-  evaluate all of the data in one run and a share in the other: then either the sums must agree or
-  the largest rank's;
+- samples, over ranks; batches only where samples are not counted, since the same rows in bigger
+  batches are the same evaluation. Where the number of ranks differs, each rank may evaluate all of
+  the data in one run and a share in the other: then either the sums must agree or the largest
+  rank's;
 - digests of what was evaluated, wherever both runs looked closely, in whatever order;
 - losses seen in evaluation: their mean within the declared tolerance and the loss's band. Their
   number may differ (some jobs compute losses outside the model);
 - in audit runs the norms of the outputs, in the order of the forwards, within the same band: for
-  jobs whose metric is no loss.
+  jobs whose metric is no loss. Bigger batches have other outputs, and only the losses are left.
 
 With dropout active (timed runs) the weights differ honestly, so that only the declared tolerance
 holds; the audit run judges the rest. What the reference itself does not repeat, evaluation on
@@ -53,12 +54,12 @@ def judge(comparison: Comparison) -> CheckResult:
 
 
 def _work(ours: Update, theirs: Update) -> str:
-    for what, count in (("batches", _batches), ("samples", _samples)):
-        a, b = [[count(step) for step in update.ranks] for update in (ours, theirs)]
-        if sum(a) == sum(b) or (len(a) != len(b) and max(a) == max(b)):
-            continue
-        return f"{sum(b)} evaluation {what}, in the reference {sum(a)}"
-    return ""
+    counted = all(any(step.eval_samples for step in update.ranks) for update in (ours, theirs))
+    what, count = ("samples", _samples) if counted else ("batches", _batches)
+    a, b = [[count(step) for step in update.ranks] for update in (ours, theirs)]
+    if sum(a) == sum(b) or (len(a) != len(b) and max(a) == max(b)):
+        return ""
+    return f"{sum(b)} evaluation {what}, in the reference {sum(a)}"
 
 
 def _batches(step: StepRecord) -> int:
@@ -125,8 +126,8 @@ def _values(comparison: Comparison, what: str, values: Callable[[Update], list[f
             continue
         base = comparison.reference.by_index[step]
         wanted, found = values(base), values(theirs)
-        if len(base.ranks) != len(theirs.ranks) and len(wanted) != len(found):
-            continue  # another share of the data
+        if values is _outputs and base.eval_calls != theirs.eval_calls:
+            continue  # the same rows in bigger batches, or another share of them on this rank
         where = f"step {step}: evaluation {what}"
         if not found:
             return f"{where} was not seen, the reference has one"

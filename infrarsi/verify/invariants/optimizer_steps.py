@@ -39,6 +39,7 @@ from infrarsi.contract import CheckResult, ExecutionResult, RunKind
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
 from infrarsi.verify.joined import Update
 from infrarsi.verify.numerics import (
+    AVERAGE_FLOOR,
     END_FLOOR,
     FACTOR,
     STATE_FLOOR,
@@ -158,7 +159,7 @@ def _ends(comparison: Comparison) -> str:
     gaps: tuple[tuple[str, Mapping[str, float], Callable[[ExecutionResult], Gap]], ...] = (
         ("went another way over the run", END_FLOOR, lambda run: _way(ours, run, dtype)),
         ("is another optimizer state at the end", STATE_FLOOR, lambda run: _state(reference, run)),
-        ("(weights beside the model) went another way", END_FLOOR, lambda r: _beside(reference, r)),
+        ("(beside the model) went another way", AVERAGE_FLOOR, lambda r: _beside(reference, r)),
     )
     for what, floors, gap in gaps:
         found = gap(result)
