@@ -89,6 +89,8 @@ def _wanted(project: Project) -> dict[str, Any]:
             wanted[key] = full[key]
         elif isinstance(full[key], dict):
             kept = {k: v for k, v in full[key].items() if k in always or k in short.get(key, {})}
+            if kept.get("resume"):
+                kept["resume"] = short[key]["resume"]
             if kept:
                 wanted[key] = kept
         elif key in short:

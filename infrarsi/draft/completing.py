@@ -16,7 +16,7 @@ from infrarsi.errors import UserError
 DRAFTED = ("workload", "knobs", "sinks", "editable", "frozen")
 """The sections that the short form leaves out."""
 
-_BY_KEY = ("launch", "workload")
+_BY_KEY = ("launch", "workload", "verify")
 
 
 def is_short(project: Project) -> bool:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from infrarsi.contract import Knob, Launch, Project, Workload
 from infrarsi.contract.layout import Comments
-from infrarsi.contract.project import Requirements
+from infrarsi.contract.project import Requirements, Verify
 from infrarsi.draft import knobs, stack
+from infrarsi.draft import resuming as resumes
 from infrarsi.draft.arguments import definitions
 from infrarsi.draft.batch import batch_settings, micro_batch
 from infrarsi.draft.environment import environment_knobs
@@ -164,6 +165,9 @@ class _Drafting:
         sinks = find(self.target, self.sources, self.settings)
         files = roles(self.sources)
         self.tell("stack", told=f"{kind.place}")
+        resuming = resumes.find(self.settings, self.sources, size, list(sinks.places))
+        if resuming is not None:
+            self.tell("verify", "resume", told=resuming.told)
         project = Project(
             schema="infrarsi-project-v1",
             name=self._name(),
@@ -176,6 +180,7 @@ class _Drafting:
             editable=[role.path for role in files if role.kind == "editable"],
             frozen={r.path: digest(self.target.root, r.path) for r in files if r.is_frozen},
             requirements=Requirements(text=list(requirements)),
+            verify=Verify(resume=resuming.resume if resuming is not None else None),
         )
         self._roles(files)
         return Draft(
