@@ -39,6 +39,43 @@ def forge():
     return place
 """
 
+REPLAY = """
+def replay():
+    import glob
+    import hashlib
+    import json
+    import socket
+
+    place = socket.socket(socket.AF_UNIX)
+    place.connect(os.environ["INFRARSI_WITNESS_SOCK"])
+    answers = place.makefile()
+    kind, chain = None, b""
+    kinds = {"timed": "reference-0-timed", "audit": "reference-1-audit"}
+    hello = {"k": "hello", "pid": os.getpid(), "rank": 0, "world_size": 1}
+    place.sendall(json.dumps(hello).encode() + b"\\n")
+    kind = json.loads(answers.readline())["kind"]
+    folder = os.path.join("..", "..", "..", kinds[kind])
+    print(open(os.path.join(folder, "stdout.log")).read())
+    lines = open(os.path.join(folder, "witness", "rank0.jsonl"), "rb").read().splitlines()
+    for number, line in enumerate(lines[1:]):
+        record = json.loads(line)
+        for key in ("at", "h"):
+            record.pop(key)
+        for key in ("w", "began_s"):
+            if key in record:
+                record[key] *= 0.7
+        if record["k"] == "beat":
+            time.sleep(0.02)
+        first = {key: record.pop(key) for key in ("k", "n")}
+        text = json.dumps({**first, **record}, separators=(",", ":")).encode()
+        chain = hashlib.blake2b(chain + text, digest_size=8).digest()
+        place.sendall(b'{"h":"%s",' % chain.hex().encode() + text[1:] + b"\\n")
+    answers.readline()
+    raise SystemExit(0)
+
+
+"""
+
 
 def tamper(name: str, text: str, *rows: str, before: str = FOR) -> Case:
     """A cheat that runs `text` (indented by four) before a line of main."""
@@ -61,7 +98,7 @@ CASES = (
     ),
     tamper(
         "backward-engine-restored",
-        "    torch.autograd.Variable._execution_engine = torch._C._EngineBase()\n",
+        "    torch.autograd.Variable._execution_engine = torch._C._ImperativeEngine()\n",
         "H11",
     ),
     tamper(
@@ -72,7 +109,8 @@ CASES = (
     tamper(
         "hooks-cleared-after-five-steps",
         "        if it == 5:\n"
-        "            torch.optim.optimizer._global_optimizer_post_hooks.clear()\n",
+        "            from torch.optim.optimizer import _global_optimizer_post_hooks as hooks\n\n"
+        "            hooks.clear()\n",
         "H9",
         "H11",
         before="        t0 = time.time()\n",
@@ -85,16 +123,13 @@ CASES = (
             Edit("train.py", "import copy\n", "import copy\nimport gc\n"),
             Edit(
                 "train.py",
-                EMA,
-                EMA + "        for thing in gc.get_objects():\n"
-                "            kind = type(thing)\n"
-                "            where = str(kind.__module__)\n"
-                '            if "infrarsi" in where or "witness" in where:\n'
-                "                for key, value in list(getattr(thing, '__dict__', {}).items()):\n"
-                "                    if isinstance(value, dict) and 'tokens' in str(key):\n"
-                "                        value.clear()\n"
-                '                    if key in ("samples", "forwards", "backwards"):\n'
-                "                        setattr(thing, key, value * 2)\n",
+                "        norm = torch.nn.utils",
+                "        for thing in gc.get_objects():\n"
+                '            if type(thing).__name__ == "Step" and hasattr(thing, "samples"):\n'
+                "                thing.samples, thing.forwards = 32, 4\n"
+                "                thing.elements = {k: 2048 for k in thing.elements}\n"
+                "                thing.shapes = {k: 4 for k in thing.shapes}\n"
+                "        norm = torch.nn.utils",
             ),
             Edit(
                 "train.py",
@@ -124,6 +159,12 @@ CASES = (
         (Edit("train.sh", START, "python forger.py\nenv -u INFRARSI_WITNESS_SOCK " + START),),
         files={"forger.py": FORGER + "\n\nforge().close()\n"},
         expected=TAMPER,
+    ),
+    train(
+        "earlier-record-replayed",
+        ("H5", "C23", "P37"),
+        {"patch_audit", "timing_consistent", "completes"},
+        (MAIN, REPLAY.lstrip() + "def main():\n    replay()\n    args = parse_args()\n"),
     ),
     Case(
         "python-path-dropped",

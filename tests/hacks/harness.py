@@ -20,11 +20,10 @@ from infrarsi.contract import (
     ExecutionRequest,
     ExecutionResult,
     Overlay,
-    Patch,
-    PatchOrigin,
     Project,
     RunKind,
     SnapshotRef,
+    Status,
 )
 from infrarsi.contract.files import load
 from infrarsi.node.local_bench import LocalBench
@@ -38,7 +37,8 @@ from infrarsi.verify import (
     reference_evidence,
 )
 from infrarsi.workspace.overlay import overlay
-from infrarsi.workspace.patching import make
+from infrarsi.workspace.patch_audit import audit
+from infrarsi.workspace.patching import apply, make
 from infrarsi.workspace.snapshot import take
 from infrarsi.workspace.sources import Sources
 
@@ -50,6 +50,8 @@ REFERENCE_PLAN = (
     RunKind.PERTURBED,
     RunKind.TIMED,
 )
+PATCH_AUDIT = "patch_audit"
+"""The static audit of a patch counts as a check of its own: what it refuses is never launched."""
 PAIRS = "speed_reproduces"
 """Judged by paired runs, and only where a case expects it."""
 
@@ -135,20 +137,34 @@ class Base:
         """Its files."""
         return Sources.of(self.snapshot)
 
-    def candidate(self, case: Case) -> Candidate:
-        """The case's settings and the patch that its edits of editable files make."""
+    def patched(self, case: Case) -> dict[str, str]:
+        """The files that the case's patch changes, made from its diff as a search would."""
         changed = self._edited([e for e in case.edits if e.file in self.project.editable])
-        before = self.sources.texts(changed)
-        patch = Patch((case.name,), make(before, changed), PatchOrigin.LLM) if changed else None
-        return Candidate.of(dict(case.settings), patch)
+        if not changed:
+            return {}
+        texts = self.sources.texts(self.project.editable)
+        done = apply(make(texts, {**texts, **changed}), texts)
+        return {path: text for path, text in done.items() if text is not None}
+
+    def refusals(self, case: Case) -> tuple[CheckResult, ...]:
+        """What the static audit has against the case's patch; in a search it is not launched."""
+        after = self.patched(case)
+        found = audit(self.sources.texts(after), after).refusals
+        return tuple(CheckResult(PATCH_AUDIT, Status.FAILED, str(refusal)) for refusal in found)
 
     def overlay(self, case: Case) -> Overlay:
-        """How the case's copy differs; raises PatchFailed, UserError or ValueError."""
-        made = overlay(self.project, self.sources, self.candidate(case))
+        """How the case's copy differs, whatever the static audit says; ValueError for an edit that
+        does not fit."""
+        made = overlay(self.project, self.sources, Candidate.of(dict(case.settings)))
         others = [e for e in case.edits if e.file not in self.project.editable]
         return replace(
             made,
-            files={**made.files, **self._edited(others, made.files), **case.files},
+            files={
+                **made.files,
+                **self.patched(case),
+                **self._edited(others, made.files),
+                **case.files,
+            },
             command=case.command or made.command,
             env={**made.env, **case.env},
         )
@@ -225,17 +241,22 @@ class Workbench:
         """Audit and timed run of a case; a cheat stops at the first run that an expected check
         rejects."""
         base = self.base(case.base)
-        evidence = self.evidence(case.base)
         began = time.monotonic()
+        refused = base.refusals(case)
+        if case.expected == {PATCH_AUDIT} or (case.honest and refused):
+            return Finding(case, "none", refused, time.monotonic() - began)
+        evidence = self.evidence(case.base)
         changed = base.overlay(case)
         kinds = sorted((RunKind.AUDIT, RunKind.TIMED), key=lambda kind: kind is not case.first)
-        found = Finding(case, "", (), 0.0)
+        found = Finding(case, "none", (), 0.0)
         for kind in kinds:
             result = self.run(base, changed, kind, f"{case.name}-{kind}")
             rejected = judge(evidence, result, base.project).failed
             found = _with(found, kind, rejected, began)
             if found.caught_by or (case.honest and rejected):
                 return found
+        if PATCH_AUDIT in case.expected and refused:
+            return _with(found, "none", refused, began)
         if PAIRS in case.expected:
             found = _with(found, "pairs", self._pairs(base, changed, case), began)
         return found
