@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TextIO
 
+from infrarsi.contract.secrecy import without_secrets
 from infrarsi.errors import Interrupted
 
 _CLEAR = "\r\x1b[K"
@@ -31,7 +32,8 @@ class Console:
         self._early = []
 
     def say(self, text: str, milestone: bool = True) -> None:
-        """One line; a detail is printed only when verbose."""
+        """One line; a detail is printed only when verbose. No key or token is shown or kept."""
+        text = without_secrets(text)
         if milestone or self._verbose:
             self._clear()
             print(text, file=self._out, flush=True)

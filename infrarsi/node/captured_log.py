@@ -6,15 +6,18 @@ from collections import deque
 from pathlib import Path
 from typing import BinaryIO
 
+from infrarsi.contract.secrecy import HIDDEN, without_secrets
+
 _CHUNK = 1 << 16
-_HIDDEN = b"[withheld]"
+_LONGEST = 512  # no secret that is known by its form or name takes more, its name included
 
 
 class CapturedLog:
     """Reads a pipe to its end in a thread and writes it to a file.
 
     The file gets the first and the last half of `max_bytes`, with a line between them that says
-    how much was left out. Values in `secrets` are replaced. `close` must be called.
+    how much was left out. Values in `secrets` are replaced, and what looks like a key or token.
+    `close` must be called.
     """
 
     def __init__(
@@ -24,7 +27,7 @@ class CapturedLog:
         self._path = path
         self._half = max_bytes // 2
         self._secrets = tuple(secret.encode() for secret in secrets)
-        self._overlap = max(map(len, self._secrets), default=1)
+        self._overlap = max([_LONGEST, *map(len, self._secrets)])
         self._tail: deque[bytes] = deque()
         self._tail_bytes = 0
         self._left_out = 0
@@ -62,9 +65,6 @@ class CapturedLog:
     def _read(self) -> None:
         rest = b""
         while data := self._source.read1(_CHUNK):  # type: ignore[attr-defined]  # a BufferedReader
-            if not self._secrets:
-                self._keep(data)
-                continue
             whole, newline, rest = (rest + data).rpartition(b"\n")
             whole = self._clean(whole + newline)
             if len(rest) > _CHUNK:  # a line without end; a secret may have begun at its end
@@ -76,8 +76,10 @@ class CapturedLog:
 
     def _clean(self, data: bytes) -> bytes:
         for secret in self._secrets:
-            data = data.replace(secret, _HIDDEN)
-        return data
+            data = data.replace(secret, HIDDEN.encode())
+        text = data.decode("latin-1")  # each byte a letter, so that all others stay as they are
+        clean = without_secrets(text)
+        return data if clean == text else clean.encode("latin-1")
 
     def _keep(self, data: bytes) -> None:
         room = self._half - self._head_bytes

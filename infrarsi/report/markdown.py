@@ -3,6 +3,7 @@
 from typing import Any
 
 from infrarsi.contract import CHECKS, LAYERS, Status, Verdict
+from infrarsi.contract.secrecy import without_secrets
 from infrarsi.contract.wording import counted, why_stopped
 from infrarsi.report.tables import gib, seconds, speedup, table
 from infrarsi.runs import RunState, TrialLine, costs_of
@@ -25,7 +26,7 @@ def report(state: RunState, *, patch: str = "") -> str:
         _cost(state),
         _environment(state),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return without_secrets("\n\n".join(part for part in parts if part)) + "\n"
 
 
 def _headline(state: RunState) -> str:

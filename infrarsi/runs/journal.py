@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infrarsi.contract.secrecy import without_secrets
 from infrarsi.errors import ExternalError, UserError
 from infrarsi.ports import Clock
 
 Event = dict[str, Any]
+_TOLD = frozenset({"command", "reason"})
+"""What is told to a person and decides nothing; no secret is kept in it."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Journal:
             "n": len(self.events),
             "t": round(self._clock.now(), 3),
             "event": event,
-            **fields,
+            **_without_secrets(fields),
         }
         data = (json.dumps(record, default=_plain, allow_nan=True) + "\n").encode()
         before = os.fstat(self._fd).st_size
@@ -115,6 +118,15 @@ class Journal:
     def close(self) -> None:
         """Close the file; the journal stays readable."""
         os.close(self._fd)
+
+
+def _without_secrets(value: Any, key: str = "") -> Any:
+    """The same value; in what is told, keys and tokens are taken out."""
+    if isinstance(value, dict):
+        return {name: _without_secrets(inner, str(name)) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_secrets(inner, key) for inner in value]
+    return without_secrets(value) if key in _TOLD and isinstance(value, str) else value
 
 
 def _plain(value: object) -> object:

@@ -62,3 +62,20 @@ def test_a_full_disk_does_not_hold_up_the_command_and_is_told(tmp_path: Path) ->
         pipe.write(b"a line\n" * 50_000)  # more than the pipe holds
     with pytest.raises(OSError, match="No space left"):
         log.close()
+
+
+TOKEN = b"hf_" + b"aB3" * 9
+
+
+@pytest.mark.parametrize("end", [b"\n", b""], ids=["whole-line", "no-newline"])
+def test_a_token_that_nobody_named_is_replaced(tmp_path: Path, end: bytes) -> None:
+    data = b"login with " + TOKEN + b"\xff, --api-key hunter22" + end
+    kept = captured(tmp_path / "log", data, max_bytes=1000)
+    assert kept == b"login with [withheld]\xff, --api-key [withheld]" + end
+
+
+def test_a_token_in_an_endless_line_is_replaced_wherever_it_is_cut(tmp_path: Path) -> None:
+    data = b"".join(b" " * (65530 + shift) + TOKEN for shift in range(8))
+    kept = captured(tmp_path / "log", data, max_bytes=10**6)
+    assert TOKEN not in kept
+    assert kept.count(b"[withheld]") == 8

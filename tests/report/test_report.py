@@ -101,3 +101,11 @@ def test_a_long_list_of_touched_lines_is_cut_and_said_so() -> None:
 
 def test_a_change_without_code_has_no_such_section(promoted: RunState) -> None:
     assert "What the change touches" not in report(promoted)
+
+
+def test_no_key_of_the_command_is_shown() -> None:
+    state = state_at("promoted")
+    state.started["command"] = "WANDB_API_KEY=0123456789abcdef bash train.sh --hub-token abc-def"
+    text = report(state, patch=DIFF + "+key = 'hf_" + "aB3" * 9 + "'\n")
+    assert "WANDB_API_KEY=[withheld] bash train.sh --hub-token [withheld]" in text
+    assert "hf_aB3" not in text

@@ -194,3 +194,17 @@ def test_a_failed_append_leaves_no_half_line_behind(
 def test_a_place_that_cannot_be_written_to_is_an_external_error(tmp_path: Path) -> None:
     with pytest.raises(ExternalError, match="the file cannot be written: No such file"):
         write_atomically(tmp_path / "gone" / "result.json", "text")
+
+
+def test_no_key_is_kept_in_what_is_told_and_a_patch_stays_to_the_letter(tmp_path: Path) -> None:
+    key = "hf_" + "aB3" * 9
+    journal = Journal(tmp_path / "journal.jsonl", FixedClock())
+    verdict = {"results": [{"check": "no_errors", "reason": f"the log says {key}"}]}
+    journal.append(
+        "trial", command=f"train.sh --token {key}", verdict=verdict, candidate={"diff": f"+{key}\n"}
+    )
+    journal.close()
+    (event,) = read(tmp_path / "journal.jsonl").events
+    assert event["command"] == "train.sh --token [withheld]"
+    assert event["verdict"]["results"][0]["reason"] == "the log says [withheld]"
+    assert event["candidate"] == {"diff": f"+{key}\n"}
