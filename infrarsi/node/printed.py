@@ -30,7 +30,9 @@ _NUMBER = re.compile(
     r"(?P<unit>[A-Za-z\u00b5%]+(?:/[A-Za-z]+)?)?"
     r"|(?<![\w.\\/-])-?(?P<word>nan|NaN|inf|Infinity)(?![\w])"
 )
-_DETACHED = re.compile(r" ?([A-Za-z\u00b5%]+(?:/[A-Za-z]+)?)(?=[\s,;|)\]}]|$)")
+_DETACHED = re.compile(
+    r" ?([A-Za-z\u00b5%]+(?:/[A-Za-z]+)?)(?=[\s,;|)\]}]|$)(?!\s*[:=]?\s*[-+.]?\d)"
+)
 _LABEL = re.compile(
     r"(?P<words>[A-Za-z_][\w./-]*(?: [A-Za-z_@][\w./-]*){0,4})"
     r"\s*(?:[(\[](?P<unit>[A-Za-z\u00b5/]+)[)\]])?[\"']?\s*(?:[:=]|->|is)?\s*[\"'\[({<$]*$"

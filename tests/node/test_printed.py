@@ -62,6 +62,11 @@ ONE_LINE = {
         12,
         {"bar/it/s": 1.2, "bar/loss": 3.41},
     ),
+    "a unit that is a label": (
+        "step 4/12 loss 4.16113 norm 0.4893 ms 45.3",
+        4,
+        {"loss": 4.16113, "norm": 0.4893, "ms": 45.3},
+    ),
     "no counter": ("loss: 3.5 took 0.25 s", 1, {"loss": 3.5, "took_s": 0.25}),
 }
 

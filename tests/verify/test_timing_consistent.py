@@ -95,7 +95,7 @@ def test_printed_times_and_lines_take_part():
         return timing_consistent.judge(Comparison(evidence, run, PROJECT))
 
     assert found(1.0, 1).status is Status.PASSED
-    assert "the harness's clock has it" in found(0.5, 1).reason
+    assert "on the harness's clock" in found(0.5, 1).reason
     assert "it printed 15 of 30 such lines" in found(1.0, 2).reason
     assert found(1.0, 2, RunKind.AUDIT).status is Status.FAILED
 
