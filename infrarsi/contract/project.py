@@ -139,7 +139,7 @@ class Resume(ValueChange):
     """
 
     checkpoint: str | None = None
-    steps: int = Field(8, ge=2)  # optimizer steps of a resumed run
+    steps: int = Field(5, ge=2)  # optimizer steps of a resumed run
 
 
 class Verify(_Model):

@@ -21,7 +21,7 @@ from infrarsi.draft.workload import Length
 from infrarsi.draft.writes import PathUse, loads
 from infrarsi.families import normal_flag
 
-STEPS = 8
+STEPS = 5
 _FLAGS = re.compile(
     r"--((auto-)?resume|continue|restore|reload|load|init)(-(from|training|run))?"
     r"(-(latest|last|state|weights|model))?(-(checkpoint|ckpt))?(-(path|file|dir|folder|from))?"

@@ -30,7 +30,8 @@ _OPTIMIZER = re.compile(r"(^|[/:])(optim\w*|opt)([/.]|$)|(^|/)state/\d+/|exp_avg
 _RANDOM = re.compile(r"rng|random_state|generator", re.I)
 _OPTIONS = re.compile(r"(^|/)(args|config|cfg|hparams|hyper_?parameters|options|opts|flags)(/|$)")
 _IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay")
-_COUNTERS = ("step", "global_step", "current_step", "epoch", "num_updates", "last_epoch", "updates")
+_COUNTERS = ("step", "global_step", "current_step", "epoch", "iter", "num_updates", "last_epoch")
+"""Equal whatever happens; other whole numbers where the perturbed run has the same one."""
 _RATES = re.compile(r"(^|/)(lr|initial_lr|weight_decay|_last_lr/\d+|base_lrs/\d+)$")
 _LOW = ("bfloat16", "float16")
 _EPSILON = {"float64": 2.2e-16, "float32": 1.2e-7, "bfloat16": 7.8e-3, "float16": 9.8e-4}
@@ -110,7 +111,7 @@ def compare(
         if "unread" in ours[name]:
             found = _with(found, unread=(*found.unread, f"`{name}`: {ours[name]['unread']}"))
             continue
-        fault = _content(ours[name], theirs[partner])
+        fault = _content(ours[name], theirs[partner], own.get(twin or "", {}))
         worst = ""
         if not fault:
             three = (ours[name], theirs[partner], own.get(twin or "", {}))
@@ -193,7 +194,7 @@ def _partner(name: str, ours: Manifests, others: Manifests) -> str | None:
     return there[same.index(name)] if len(there) == len(same) else None
 
 
-def _content(ours: Manifest, theirs: Manifest) -> str:
+def _content(ours: Manifest, theirs: Manifest, own: Manifest) -> str:
     """What differs in keys, shapes, dtypes and plain values; "" if nothing."""
     if theirs.get("kind") != ours.get("kind"):
         return f"it is of kind {theirs.get('kind')}, the reference's of kind {ours.get('kind')}"
@@ -215,10 +216,10 @@ def _content(ours: Manifest, theirs: Manifest) -> str:
         for part in ("shape", "dtype"):
             if entry.get(part) != b[key].get(part):
                 return f"`{key}` has {part} {b[key].get(part)}, in the reference {entry.get(part)}"
-    return _plain(ours.get("scalars", {}), theirs.get("scalars", {}))
+    return _plain(*(manifest.get("scalars", {}) for manifest in (ours, theirs, own)))
 
 
-def _plain(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+def _plain(ours: Mapping[str, Any], theirs: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     for key, value in ours.items():
         last = key.rpartition("/")[2]
         if last in _IMPLEMENTATION or _OPTIONS.search(key):
@@ -226,7 +227,8 @@ def _plain(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
         if key not in theirs:
             return f"the entry `{key}` is missing"
         other = theirs[key]
-        if last in _COUNTERS and not _RANDOM.search(key) and not _equal(value, other, 0.0):
+        counts = last in _COUNTERS or (type(value) is int and own.get(key) == value)
+        if counts and not _RANDOM.search(key) and not _equal(value, other, 0.0):
             return f"`{key}` is {other!r}, in the reference {value!r}"
         if _RATES.search(key) and not _equal(value, other, 1e-6):
             return f"`{key}` is {other!r}, in the reference {value!r}"

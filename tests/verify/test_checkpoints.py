@@ -37,6 +37,7 @@ def manifests(wobble: float = 0.0, dtype: str = "float32") -> Manifests:
     tensors["model/key.bias"] = tensor([32], 1e-3 * (1 + 1e5 * wobble), 1e-4, dtype)
     tensors["rng"] = tensor([5056], 900.0, 12.0, "uint8")
     scalars["optimizer/param_groups/0/lr"] = 1e-3
+    scalars["position"] = 61440
     scalars["optimizer/param_groups/0/fused"] = None
     return {
         NAME: {"size": 9000, "kind": "torch", "tensors": tensors, "scalars": scalars},
@@ -158,6 +159,10 @@ CHEATS: dict[str, tuple[Callable[[Manifests], None], str]] = {
     ),
     "16 bits": (edited(lambda t, s: t["model/head.weight"].update(dtype="bfloat16")), "has dtype"),
     "a step too few": (edited(lambda t, s: s.update(step=29)), "`step` is 29, in the reference 30"),
+    "another place in the data": (
+        edited(lambda t, s: s.update(position=30720)),
+        "`position` is 30720, in the reference 61440",
+    ),
     "another rate": (
         edited(lambda t, s: s.update({"optimizer/param_groups/0/lr": 2e-3})),
         "param_groups/0/lr` is 0.002",
