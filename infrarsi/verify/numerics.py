@@ -29,13 +29,20 @@ LOSS_FLOOR = {"float64": 1e-6, "float32": 1e-4, "bfloat16": 1e-3, "float16": 1e-
 """Relative, at step 0; it grows by its own size every ten steps."""
 PATH_FLOOR = {"float64": 1e-4, "float32": 5e-4, "bfloat16": 2e-2, "float16": 1e-2}
 """Share of the distance travelled, for the 80 % quantile over elements."""
-GRADIENT_FLOOR = {"float64": 1e-6, "float32": 2e-4, "bfloat16": 5e-2, "float16": 2e-2}
+GRADIENT_FLOOR = {"float64": 1e-6, "float32": 2e-4, "bfloat16": 4e-2, "float16": 1e-2}
 """Share of a parameter's gradient (or of 2 % of all), at step 0; it grows like the loss's."""
-END_FLOOR = {"float64": 1e-3, "float32": 5e-3, "bfloat16": 1e-1, "float16": 1e-1}
-"""Share of the way of one tensor over the whole run, by norm and projection."""
-AVERAGE_FLOOR = {"float64": 1e-4, "float32": 1e-3, "bfloat16": 5e-2, "float16": 5e-2}
+DRIFT_FLOOR = {"float64": 1e-7, "float32": 1e-4, "bfloat16": 1.5e-3, "float16": 1e-3}
+"""The same with signs, in the mean over the steps."""
+GRADIENT_FACTOR = 4.0
+"""For gradients: in 16 bits honest changes strayed no further than the perturbed run does, and a
+gradient of which 16 % may be off says nothing."""
+END_FLOOR = {"float64": 1e-4, "float32": 5e-4, "bfloat16": 6e-2, "float16": 6e-2}
+"""Share of a tensor's way over the whole run, for the 80 % quantile over tensors."""
+WORST_END_FLOOR = 0.02
+"""Likewise for the single worst tensor; fp32 with a perturbed run only."""
+AVERAGE_FLOOR = {"float64": 1e-4, "float32": 4e-3, "bfloat16": 1e-1, "float16": 1e-1}
 """Share of the way of weights kept beside the model, which are smooth in the trained ones."""
-STATE_FLOOR = {"float64": 1e-4, "float32": 2e-3, "bfloat16": 5e-2, "float16": 5e-2}
+STATE_FLOOR = {"float64": 1e-5, "float32": 1e-4, "bfloat16": 1.5e-2, "float16": 1e-2}
 """Share of the norm of one key of the optimizers' state at the end."""
 ELEMENT_FLOOR = 0.02
 """Likewise for the single worst element; fp32 with a perturbed run only, see `weight_path`."""
@@ -141,13 +148,15 @@ def lowest_precision(evidence: Evidence) -> str:
     return precision(r for r in (*evidence.timed, evidence.audit) if r)
 
 
-def band(floor: float, own: dict[int, float], steps: Sequence[int]) -> Floats:
-    """What is allowed at each step: the grown floor, or `FACTOR` times the reference's own spread.
+def band(
+    floor: float, own: dict[int, float], steps: Sequence[int], factor: float = FACTOR
+) -> Floats:
+    """What is allowed at each step: the grown floor, or `factor` times the reference's own spread.
 
     `own`: by step, how far runs of the reference stray from each other in the same statistic.
     """
     grown = floor * (1.0 + np.asarray(steps, dtype=np.float64) / _GROWTH_STEPS)
-    return np.maximum(grown, FACTOR * envelope(own, steps))
+    return np.maximum(grown, factor * envelope(own, steps))
 
 
 def loss_limits(

@@ -142,34 +142,41 @@ def _moved_clearly(ours: Tensors, name: str) -> bool:
     return moved > 1e-6 * max(size(end, in_parts=False), 1e-12)
 
 
-def way_gap(ours: Tensors, theirs: Tensors, dtype: str) -> Gap | None:
-    """The tensor whose end is furthest from the reference's, over the way it went there.
+def way_gaps(ours: Tensors, theirs: Tensors, dtype: str) -> list[Gap]:
+    """Each moving tensor's end against the reference's, over the way it went there; least first.
 
     The scale is the way by norm and projection, but no less than a quarter of the root mean square
-    of all tensors' ways: a single one may by chance be short. None where nothing moved.
+    of all tensors' ways: a single one may by chance be short. Empty where nothing moved.
     """
     split = ours.parts | theirs.parts
     ways = {
-        name: (math.inf if not ours.start.get(name) else _way(ours.start[name], end, name in split))
+        name: _way(ours.start[name], end, name in split)
         for name, end in ours.end.items()
+        if ours.start.get(name)
     }
-    moved = [way for way in ways.values() if 0.0 < way < math.inf]
+    moved = {name: way for name, way in ways.items() if way > 0.0}
     if not moved:
-        return None
-    typical = math.sqrt(sum(way**2 for way in moved) / len(moved))
-    worst = Gap(0.0, "", 0.0, 0.0)
-    for name, wanted in ours.end.items():
-        found = theirs.end.get(name, [])
-        if not found or not 0.0 < ways[name] < math.inf:
+        return []
+    typical = math.sqrt(sum(way**2 for way in moved.values()) / len(moved))
+    found = []
+    for name, way in moved.items():
+        prints = ours.end[name], theirs.end.get(name, [])
+        if not prints[1]:
             continue
-        norm = size(wanted, in_parts=name in split)
-        distance = apart(wanted, found, in_parts=name in split)
-        if distance < BROKEN:
-            distance = max(0.0, distance - _ROUNDING.get(dtype, 1e-6) * norm)
-        ratio = distance / max(ways[name], 0.25 * typical)
-        if ratio > worst.ratio:
-            worst = Gap(ratio, name.split(":", 1)[-1], size(found, in_parts=name in split), norm)
-    return worst
+        norms = [size(side, in_parts=name in split) for side in prints]
+        off = apart(*prints, in_parts=name in split)
+        if off < BROKEN:
+            off = max(0.0, off - _ROUNDING.get(dtype, 1e-6) * norms[0])
+        ratio = off / max(way, 0.25 * typical)
+        found.append(Gap(ratio, name.split(":", 1)[-1], norms[1], norms[0]))
+    return sorted(found, key=lambda gap: gap.ratio)
+
+
+def quantile(gaps: Sequence[Gap], share: float) -> Gap:
+    """The gap below which that share of them lies; nothing off where there are none."""
+    if not gaps:
+        return Gap(0.0, "", 0.0, 0.0)
+    return gaps[min(len(gaps) - 1, math.ceil(share * len(gaps)) - 1)]
 
 
 def _way(start: Sequence[Print], end: Sequence[Print], split: bool) -> float:

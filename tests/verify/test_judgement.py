@@ -347,6 +347,18 @@ def test_reference_that_reads_other_data_each_time_leaves_data_uncovered():
     assert "reads other data in each run (step 7)" in verdict["same_data"].reason
 
 
+def test_audits_may_read_other_noise_than_timed_runs_as_long_as_they_repeat_it():
+    """Dropout is off in audits, so what is drawn after it is other noise."""
+    noise = other_batch(7, 3)
+    runs = made.reference_runs()
+    runs[-2:] = [made.run(Job(kind=kind), noise) for kind in (RunKind.AUDIT, RunKind.PERTURBED)]
+    evidence = reference_evidence(runs)
+    audit = Job(seed=9, kind=RunKind.AUDIT)
+    for result in (made.run(Job(seed=9)), made.run(audit, noise)):
+        assert judge(evidence, result, PROJECT)["same_data"].status is Status.PASSED
+    assert judge(evidence, made.run(audit), PROJECT)["same_data"].status is Status.FAILED
+
+
 def test_reference_that_differs_from_itself_by_more_than_the_tolerance_leaves_losses_uncovered():
     runs = made.reference_runs()
     runs[1] = made.run(Job(seed=1), loss_times(1.05))

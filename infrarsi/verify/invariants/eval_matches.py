@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 
 from infrarsi.contract import CheckResult, StepRecord
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
+from infrarsi.verify.invariants.same_data import repeats
 from infrarsi.verify.joined import Joined, Update, summed_digests
 from infrarsi.verify.numerics import LOSS_FLOOR, band, own_pairs
 
@@ -92,13 +93,11 @@ def _bags(update: Update) -> list[list[tuple[int, int]]]:
 
 def _unrepeated(comparison: Comparison) -> set[int]:
     """Updates after which the reference's own runs evaluate different data."""
-    runs = list(comparison.evidence.timed_runs)
-    runs += [r for r in (comparison.evidence.audit_run, comparison.evidence.perturbed_run) if r]
     found = set()
-    for run in runs[1:]:
-        for update in run.updates:
-            first = runs[0].by_index.get(update.index)
-            bags = [_bags(u)[0] for u in (first, update) if u is not None]
+    for first, second in repeats(comparison):
+        for update in first.updates:
+            other = second.by_index.get(update.index)
+            bags = [_bags(u)[0] for u in (update, other) if u is not None]
             if len(bags) == 2 and all(bags) and bags[0] != bags[1]:
                 found.add(update.index)
     return found

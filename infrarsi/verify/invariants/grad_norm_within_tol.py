@@ -7,8 +7,10 @@ noise. The gradients themselves are moved at once, and by much more than roundin
 How it is judged, in audit runs: one statistic, the largest over parameters and steps of the
 distance from the reference, over what is allowed at that step (`gradients.py` says what a distance
 is). What is allowed is the larger of a floor for the lowest precision in use, growing with the
-step, and 8 times the same statistic of the perturbed run, as an envelope. However chaotic the job,
-no more than `CAP` is allowed: half of a gradient missing is never rounding.
+step, and 4 times the same statistic of the perturbed run, as an envelope. However chaotic the job,
+no more than `CAP` is allowed: half of a gradient missing is never rounding. What stays below that
+at each step may still be there at all of them: so the mean over the steps of signed deviations, in
+which rounding cancels, has a narrower band of the same make (`gradients.drift`).
 
 - A parameter without gradient that has one in the reference fails, and so does the other way round.
   A gradient that is exactly zero counts as none: `zero_grad(set_to_none=True)` makes one of the
@@ -23,8 +25,16 @@ optimizer in another process, or one whose step is compiled whole).
 
 from infrarsi.contract import CheckResult
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
-from infrarsi.verify.gradients import Gap, gaps, has_gradients, own_spread, split_names
-from infrarsi.verify.numerics import GRADIENT_FLOOR, band
+from infrarsi.verify.gradients import (
+    Gap,
+    drift,
+    gaps,
+    has_gradients,
+    own_drift,
+    own_spread,
+    split_names,
+)
+from infrarsi.verify.numerics import DRIFT_FLOOR, GRADIENT_FACTOR, GRADIENT_FLOOR, band
 
 CHECK = "grad_norm_within_tol"
 CAP = 0.5
@@ -63,7 +73,8 @@ def _banded(comparison: Comparison, found: dict[int, Gap], split: frozenset[str]
     steps = sorted(found)
     own = own_spread(comparison.evidence, split)
     floor = GRADIENT_FLOOR[comparison.lowest_precision]
-    allowed = [min(float(limit), CAP) for limit in band(floor, own, steps)]
+    limits = band(floor, own, steps, GRADIENT_FACTOR)
+    allowed = [min(float(limit), CAP) for limit in limits]
     ratios = [found[step].ratio / limit for step, limit in zip(steps, allowed, strict=True)]
     # The first step beyond its limit: later ones only follow from it.
     beyond = [at for at, ratio in enumerate(ratios) if not ratio <= 1.0]
@@ -72,7 +83,18 @@ def _banded(comparison: Comparison, found: dict[int, Gap], split: frozenset[str]
     where = f"step {steps[at]}: {_text(gap)}"
     if beyond:
         return failed(CHECK, f"{where}, {allowed[at]:.2g} is allowed")
-    return passed(CHECK, f"{len(steps)} steps; worst at {where} of {allowed[at]:.2g} allowed")
+    mean = drift(comparison.reference, comparison.candidate, split)
+    most = DRIFT_FLOOR[comparison.lowest_precision]
+    most = max(most, GRADIENT_FACTOR * own_drift(comparison.evidence, split))
+    if mean.ratio > most:
+        return failed(
+            CHECK, f"in the mean over all steps {_text(mean)}, {min(most, CAP):.2g} is allowed"
+        )
+    return passed(
+        CHECK,
+        f"{len(steps)} steps; worst at {where} of {allowed[at]:.2g} allowed; "
+        f"in the mean off by {mean.ratio:.2g} of {most:.2g} allowed",
+    )
 
 
 def _equal(found: dict[int, Gap]) -> CheckResult:

@@ -23,15 +23,16 @@ honestly: then the lengths of the two paths must agree within a quarter, and the
 dropout is off, judges the rest.
 
 In audit runs more is compared at the end, over the whole run: every parameter and moving buffer
-(`weights.way_gap`), of which none may stand still that the reference moves; every key of the
-optimizers' state; and weights kept beside the model, averages and teachers. Each is one maximum,
-within a floor for the precision in use or 8 times the perturbed run's.
+(`weights.way_gaps`), of which none may stand still that the reference moves; every key of the
+optimizers' state; and weights kept beside the model, averages and teachers. Each is one figure,
+within a floor for the precision in use or 8 times the perturbed run's: of the tensors the 80 %
+quantile of the distance over the way, in fp32 the worst one as well.
 
 Weights that are laid out otherwise (another sharding) have other samples, and cannot be compared;
 the check then fails if the reference had them, since a signal that vanishes may not pass.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
@@ -43,6 +44,7 @@ from infrarsi.verify.numerics import (
     END_FLOOR,
     FACTOR,
     STATE_FLOOR,
+    WORST_END_FLOOR,
     parameter_precision,
     path_lengths,
     weight_path,
@@ -51,21 +53,22 @@ from infrarsi.verify.numerics import (
 from infrarsi.verify.structure import paired_ranks
 from infrarsi.verify.weights import (
     Gap,
-    Tensors,
     companion_gap,
     lost_ends,
     parameter_names,
+    quantile,
     renamed,
     standing,
     state_gap,
     states,
     tensors,
-    way_gap,
+    way_gaps,
 )
 
 CHECK = "optimizer_steps"
 _RATE_TOLERANCE = 1e-6  # relative; rates are set, not computed from data
 _LENGTH_RATIO = 1.25
+_QUANTILE = 0.8  # over tensors: key biases move by noise, as in `numerics.weight_path`
 _END_CAP = 0.7  # share of the way: beyond it a chaotic job has shown nothing
 
 
@@ -155,27 +158,33 @@ def _ends(comparison: Comparison) -> str:
         if still:
             return f"`{still[0]}` stands still over the whole run ({len(still)} tensors do)"
     dtype = "exact" if comparison.bitwise else parameter_precision(reference)
+    lowest = comparison.lowest_precision
     known = comparison.evidence.perturbed if comparison.result.kind is not RunKind.TIMED else None
-    gaps: tuple[tuple[str, Mapping[str, float], Callable[[ExecutionResult], Gap]], ...] = (
-        ("went another way over the run", END_FLOOR, lambda run: _way(ours, run, dtype)),
-        ("is another optimizer state at the end", STATE_FLOOR, lambda run: _state(reference, run)),
-        ("(beside the model) went another way", AVERAGE_FLOOR, lambda r: _beside(reference, r)),
-    )
-    for what, floors, gap in gaps:
+
+    def ways(run: ExecutionResult) -> list[Gap]:
+        return way_gaps(ours, renamed(ours, tensors(run)), dtype)
+
+    judged: list[tuple[str, float, Callable[[ExecutionResult], Gap]]] = [
+        ("went another way", END_FLOOR[lowest], lambda run: quantile(ways(run), _QUANTILE)),
+        ("is another optimizer state", STATE_FLOOR[lowest], lambda run: _state(reference, run)),
+        (
+            "(beside the model) went another way",
+            AVERAGE_FLOOR[lowest],
+            lambda r: _beside(reference, r),
+        ),
+    ]
+    if known and lowest in ("float64", "float32"):
+        judged.append(("went another way", WORST_END_FLOOR, lambda run: quantile(ways(run), 1.0)))
+    for what, floor, gap in judged:
         found = gap(result)
         own = gap(known).ratio if known and found.ratio > 0.0 else 0.0
-        floor = floors[comparison.lowest_precision] * (1.0 + len(comparison.updates) / 10.0)
         allowed = 0.0 if comparison.bitwise else min(max(floor, FACTOR * own), _END_CAP)
         if not found.ratio <= allowed:
             return (
-                f"`{found.name}` {what}: norm {found.found:.6g}, in the reference "
+                f"`{found.name}` {what} at the end: norm {found.found:.6g}, in the reference "
                 f"{found.wanted:.6g}, off by {found.ratio:.2g}, {allowed:.2g} is allowed"
             )
     return ""
-
-
-def _way(ours: Tensors, run: ExecutionResult, dtype: str) -> Gap:
-    return way_gap(ours, renamed(ours, tensors(run)), dtype) or Gap(0.0, "", 0.0, 0.0)
 
 
 def _state(reference: ExecutionResult, run: ExecutionResult) -> Gap:

@@ -18,7 +18,7 @@ Not covered where the reference has no digests, or does not read the same data t
 can be said about anyone else's data, and a fixed seed would cover it.
 """
 
-from infrarsi.contract import CheckResult
+from infrarsi.contract import CheckResult, RunKind
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
 from infrarsi.verify.joined import Joined, Update
 
@@ -79,15 +79,28 @@ def _located(comparison: Comparison, other: list[int], left_out: frozenset[str])
 
 
 def reference_disagrees(comparison: Comparison) -> int | None:
-    """The first step at which two runs of the reference consumed different samples, if any."""
-    runs: list[Joined] = [*comparison.evidence.timed_runs]
-    runs += [r for r in (comparison.evidence.audit_run, comparison.evidence.perturbed_run) if r]
-    for run in runs[1:]:
-        for update in runs[0].updates:
-            other = run.by_index.get(update.index)
+    """The first step at which two runs of the reference consumed different samples, if any.
+
+    Runs of the kind that is judged. Audits draw no dropout masks, so a job that draws its noise
+    from the same generator has other noise there than in its timed runs, the same in each audit.
+    """
+    for first, second in repeats(comparison):
+        for update in first.updates:
+            other = second.by_index.get(update.index)
             if other and update.digests and other.digests and _bag(update) != _bag(other):
                 return update.index
     return None
+
+
+def repeats(comparison: Comparison) -> list[tuple[Joined, Joined]]:
+    """Pairs of the reference's runs that should have consumed the same."""
+    timed = list(comparison.evidence.timed_runs)
+    audits = [r for r in (comparison.evidence.audit_run, comparison.evidence.perturbed_run) if r]
+    if not comparison.same_kind:
+        runs = timed + audits
+    else:
+        runs = timed if comparison.result.kind is RunKind.TIMED else audits
+    return [(runs[0], run) for run in runs[1:]]
 
 
 def _bag(update: Update, left_out: frozenset[str] = frozenset()) -> list[tuple[int, int]]:
