@@ -45,6 +45,7 @@ _SECONDS = {
 _PER_STEP = ("it", "iter", "step", "batch", "update", "iteration")
 _SIZES = ("%", "b", "kb", "mb", "gb", "kib", "mib", "gib", "tflops", "x", "g")
 _MULTIPLIER = {"k": 1e3, "K": 1e3, "M": 1e6}
+_IS_BAR = re.compile(r"%\||\d:\d\d<")
 _COUNTERS = ("global_step", "step", "iteration", "iter", "update", "batch", "it")
 _NO_COUNTER = re.compile(r"(^|_)(per|max|total|num|warmup|every|of|time|sec|remaining|left)(_|$)")
 _WORTH = re.compile(r"loss|perplexity|time|speed|throughput|per_sec|tok|tps|elapsed|_s$|/s$|s/it")
@@ -96,7 +97,7 @@ def printed_numbers(log: Path) -> Series:
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, str, bool]]:
     """(line number, text, whether it is a state of a progress bar), colours taken off."""
-    rest, number, redrawn = b"", 1, False
+    rest, number = b"", 1
     while True:
         data = file.read(_CHUNK)
         buffer = rest + data
@@ -107,9 +108,8 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, str, bool]]:
         for content, end in zip(parts[::2], parts[1::2], strict=True):
             if any(48 <= byte <= 57 for byte in content[:_MAX_LINE]):
                 text = _COLOUR.sub("", content[:_MAX_LINE].decode(errors="replace"))
-                yield number, text, redrawn or end == b"\r" or "%|" in text
+                yield number, text, end == b"\r" or bool(_IS_BAR.search(text))
             number += end != b"\r" and bool(end)
-            redrawn = end == b"\r"
         if not data:
             return
         rest = rest[:_MAX_LINE] + hold

@@ -263,7 +263,8 @@ def printed_lines_missing(comparison: Comparison) -> str | None:
     if any(LEFT_OUT in run.printed for run in (*own, result)):
         return None
     for label in sorted(comparison.reference_result.printed):
-        if not label.startswith(BAR) and ("loss" in label or _is_timing(label)):
+        is_loss = "loss" in label and "scale" not in label  # a scaler speaks when it must
+        if not label.startswith(BAR) and (is_loss or _is_timing(label)):
             found = _missing(label, comparison, own)
             if found:
                 return found

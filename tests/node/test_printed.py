@@ -97,6 +97,12 @@ def test_the_states_of_a_progress_bar_are_told_apart_from_lines(tmp_path):
     assert found["loss"] == [[1, 9, 1], [2, 8, 3]]
 
 
+def test_a_line_that_a_bar_made_room_for_is_a_line(tmp_path):
+    bar = "\r 10%|#   | 1/10 [00:01<00:09,  1.0it/s]"
+    found = read(tmp_path, f"{bar}\r          \r{{'loss': '3.5', 'epoch': '0.1'}}\n{bar}\n")
+    assert found["loss"] == [[0.1, 3.5, 1]]
+
+
 def test_a_line_without_end_and_a_broken_letter_are_read(tmp_path):
     assert read(tmp_path, b"\xff\xfestep 3 loss 1.25")["loss"] == [[3, 1.25, 1]]
 
