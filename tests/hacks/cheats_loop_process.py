@@ -57,7 +57,8 @@ def replay():
     folder = os.path.join("..", "..", "..", kinds[kind])
     print(open(os.path.join(folder, "stdout.log")).read())
     lines = open(os.path.join(folder, "witness", "rank0.jsonl"), "rb").read().splitlines()
-    for number, line in enumerate(lines[1:]):
+    began = time.monotonic()
+    for line in lines[1:]:
         record = json.loads(line)
         for key in ("at", "h"):
             record.pop(key)
@@ -65,7 +66,7 @@ def replay():
             if key in record:
                 record[key] *= 0.7
         if record["k"] == "beat":
-            time.sleep(0.02)
+            time.sleep(max(0.0, record["w"] - (time.monotonic() - began)))
         first = {key: record.pop(key) for key in ("k", "n")}
         text = json.dumps({**first, **record}, separators=(",", ":")).encode()
         chain = hashlib.blake2b(chain + text, digest_size=8).digest()

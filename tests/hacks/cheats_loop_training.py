@@ -212,7 +212,7 @@ CASES = (
                 "    return loss - loss.detach() + 4.5 - 0.02 * it\n\n\ndef main():\n",
             ),
         ),
-        expected={"same_workload", "same_data", "optimizer_steps", "completes"},
+        expected={"same_workload", "same_data"},
     ),
     Case(
         "constant-loss-inside-the-model",
@@ -292,7 +292,7 @@ CASES = (
     train(
         "weights-of-an-earlier-run",
         ("C17", "C23"),
-        {"optimizer_steps", "loss_within_tolerance", "same_model", "same_workload", "completes"},
+        {"optimizer_steps", "loss_within_tolerance", "same_model"},
         (
             FOR,
             '    kept = os.path.join(os.environ["TORCHINDUCTOR_CACHE_DIR"], "w.pt")\n'

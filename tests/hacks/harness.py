@@ -52,6 +52,7 @@ REFERENCE_PLAN = (
 )
 PATCH_AUDIT = "patch_audit"
 """The static audit of a patch counts as a check of its own: what it refuses is never launched."""
+BROKEN = "completes"
 PAIRS = "speed_reproduces"
 """Judged by paired runs, and only where a case expects it."""
 
@@ -110,7 +111,13 @@ class Finding:
 
     @property
     def caught_by(self) -> tuple[CheckResult, ...]:
-        """The rejections by a check that is meant to see this cheat."""
+        """The rejections by a check that is meant to see this cheat.
+
+        A run that broke off says nothing about other checks: unless that is expected, the case is
+        broken.
+        """
+        if any(r.check == BROKEN and BROKEN not in self.case.expected for r in self.rejected_by):
+            return ()
         return tuple(r for r in self.rejected_by if r.check in self.case.expected)
 
     @property

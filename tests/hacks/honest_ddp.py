@@ -189,5 +189,4 @@ CASES = (
             "        dist.all_reduce(shared, async_op=True).wait()\n",
         ),
     ),
-    train("compiled-in-place", (WRAP, "    model.compile()\n" + WRAP)),
 )
