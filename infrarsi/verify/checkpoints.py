@@ -27,8 +27,11 @@ _NO_CHECKPOINT = re.compile(
 )
 _WRAPPERS = ("_orig_mod.", "module.", "_fsdp_wrapped_module.")
 _OPTIMIZER = re.compile(r"(^|[/:])(optim\w*|opt)([/.]|$)|(^|/)state/\d+/|exp_avg|momentum_buffer")
-_RANDOM = re.compile(r"rng|random_state|generator", re.I)
-_OPTIONS = re.compile(r"(^|/)(args|config|cfg|hparams|hyper_?parameters|options|opts|flags)(/|$)")
+_RANDOM = re.compile(r"rng|random|generator", re.I)
+_OPTIONS = re.compile(
+    r"(^|[/:])(\w+_)?(args|arguments|config|cfg|hparams|hyper_?parameters|options|opts|flags)"
+    r"(\.\w+:|/|$)"
+)
 _IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay")
 _COUNTERS = ("step", "global_step", "current_step", "epoch", "iter", "num_updates", "last_epoch")
 """Equal whatever happens; other whole numbers where the perturbed run has the same one."""
@@ -111,7 +114,7 @@ def compare(
         if "unread" in ours[name]:
             found = _with(found, unread=(*found.unread, f"`{name}`: {ours[name]['unread']}"))
             continue
-        fault = _content(ours[name], theirs[partner], own.get(twin or "", {}))
+        fault = _content(name, ours[name], theirs[partner], own.get(twin or "", {}))
         worst = ""
         if not fault:
             three = (ours[name], theirs[partner], own.get(twin or "", {}))
@@ -194,7 +197,7 @@ def _partner(name: str, ours: Manifests, others: Manifests) -> str | None:
     return there[same.index(name)] if len(there) == len(same) else None
 
 
-def _content(ours: Manifest, theirs: Manifest, own: Manifest) -> str:
+def _content(name: str, ours: Manifest, theirs: Manifest, own: Manifest) -> str:
     """What differs in keys, shapes, dtypes and plain values; "" if nothing."""
     if theirs.get("kind") != ours.get("kind"):
         return f"it is of kind {theirs.get('kind')}, the reference's of kind {ours.get('kind')}"
@@ -216,19 +219,22 @@ def _content(ours: Manifest, theirs: Manifest, own: Manifest) -> str:
         for part in ("shape", "dtype"):
             if entry.get(part) != b[key].get(part):
                 return f"`{key}` has {part} {b[key].get(part)}, in the reference {entry.get(part)}"
-    return _plain(*(manifest.get("scalars", {}) for manifest in (ours, theirs, own)))
+    return _plain(name, *(manifest.get("scalars", {}) for manifest in (ours, theirs, own)))
 
 
-def _plain(ours: Mapping[str, Any], theirs: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+def _plain(
+    name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any], own: Mapping[str, Any]
+) -> str:
     for key, value in ours.items():
         last = key.rpartition("/")[2]
-        if last in _IMPLEMENTATION or _OPTIONS.search(key):
+        place = f"{name}:{key}"
+        if last in _IMPLEMENTATION or _OPTIONS.search(place):
             continue
         if key not in theirs:
             return f"the entry `{key}` is missing"
         other = theirs[key]
         counts = last in _COUNTERS or (type(value) is int and own.get(key) == value)
-        if counts and not _RANDOM.search(key) and not _equal(value, other, 0.0):
+        if counts and not _RANDOM.search(place) and not _equal(value, other, 0.0):
             return f"`{key}` is {other!r}, in the reference {value!r}"
         if _RATES.search(key) and not _equal(value, other, 1e-6):
             return f"`{key}` is {other!r}, in the reference {value!r}"
@@ -256,10 +262,10 @@ def _values(
             continue
         if not str(entry["dtype"]).startswith(("float", "bfloat", "complex")):
             same = entry["values"] == theirs[key]["values"]
-            if not same and entry["dtype"] != "uint8" and not _RANDOM.search(key):
+            if not same and entry["dtype"] != "uint8" and not _RANDOM.search(f"{name}:{key}"):
                 return f"`{key}` differs from the reference's, and it is no rounded number", ""
             continue
-        if not _RANDOM.search(key):
+        if not _RANDOM.search(f"{name}:{key}"):
             groups[bool(_OPTIMIZER.search(f"{name}:{key}"))].append(key)
     worst = ""
     for is_state, keys in groups.items():

@@ -43,6 +43,18 @@ def manifests(wobble: float = 0.0, dtype: str = "float32") -> Manifests:
         NAME: {"size": 9000, "kind": "torch", "tensors": tensors, "scalars": scalars},
         "out/config.json": {"size": 40, "kind": "file"},
         "out/train.log": {"size": 700, "kind": "file"},
+        "out/training_args.bin": {
+            "size": 700,
+            "kind": "torch",
+            "tensors": {},
+            "scalars": {"per_device_train_batch_size": 4},
+        },
+        "out/rng_state.pth": {
+            "size": 90,
+            "kind": "torch",
+            "tensors": {"cpu": tensor([5056], 900.0, 12.0, "uint8")},
+            "scalars": {"python/1/7": 99},
+        },
     }
 
 
@@ -61,7 +73,7 @@ def check(left: Manifests, kind: RunKind = RunKind.AUDIT, **changes: Any) -> Che
 def test_the_reference_passes_against_itself_and_the_check_is_covered() -> None:
     found = check(manifests())
     assert found.status is Status.PASSED
-    assert found.reason.startswith("1 checkpoint file as the reference's: 30 tensors, ")
+    assert found.reason.startswith("3 checkpoint files as the reference's: 31 tensors, ")
     assert coverage(evidence(manifests(), manifests()), PROJECT)["resume_continues"] == "covered"
 
 
@@ -90,8 +102,26 @@ def _no_log(left: Manifests) -> None:
     del left["out/train.log"]
 
 
+def _other_arguments(left: Manifests) -> None:
+    left["out/training_args.bin"]["scalars"]["per_device_train_batch_size"] = 8
+
+
+def _other_python_draws(left: Manifests) -> None:
+    left["out/rng_state.pth"]["scalars"]["python/1/7"] = 5
+
+
 @pytest.mark.parametrize(
-    "change", [_other_names, _fused, _other_batch, _other_draws, _rounding, _no_log]
+    "change",
+    [
+        _other_names,
+        _fused,
+        _other_batch,
+        _other_draws,
+        _rounding,
+        _no_log,
+        _other_arguments,
+        _other_python_draws,
+    ],
 )
 def test_an_honest_change_passes(change: Callable[[Manifests], None]) -> None:
     left = copy.deepcopy(manifests())
