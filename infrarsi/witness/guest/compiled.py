@@ -66,7 +66,7 @@ def observed_function(recorder, original, made):
             out = made(*args, **kwargs)
         finally:
             inside.state = 0
-            recorder.peek = False
+            recorder.peek = 0
         if kind is not None:
             guard(recorder, "forward", forward_ends, recorder, kind, began, out)
         if before:

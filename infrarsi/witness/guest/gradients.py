@@ -48,5 +48,5 @@ def gradient_dtypes(optimizer):
         for parameter in group["params"]:
             grad = gradient(parameter)
             if grad is not None:
-                found.add(str(grad.dtype)[6:])
+                found.add(grad.dtype)
     return found

@@ -19,6 +19,8 @@ from .randomness import add_moves, random_state
 from .recorder import CLOCK, guard
 from .values import compiling, local, quiet
 
+ALL_CALLS, SOME_CALLS = 1 << 30, 8  # module calls within a forward whose autocast is looked at
+
 
 class Inside(threading.local):
     """Per thread: 0 outside any observed call, 1 in a module's, 2 in a compiled function's."""
@@ -56,7 +58,8 @@ def forward_begins(recorder, target, args, kwargs):
         if recorder.step.look:
             note_autocast(recorder.step.autocast)
             recorder.random_state = random_state()
-            recorder.peek = True
+            every = recorder.audit or recorder.step.index < 2
+            recorder.peek = ALL_CALLS if every else SOME_CALLS
     else:
         recorder.captured.add("")
     return "train"
@@ -80,8 +83,9 @@ def forward_ends(recorder, kind, began, out):
     if kind == "aux" or not recorder.opened:
         return
     recorder.step.spend("fwd" if kind == "train" else "eval", CLOCK() - began)
-    if kind == "train" and recorder.peek and quiet():
+    if kind == "train" and recorder.random_state and quiet():
         add_moves(recorder.step.random, recorder.random_state, random_state())
+        recorder.random_state = None
     if kind == "eval":
         recorder.eval_output(describe.tensors_in(out, ""))
 
@@ -192,9 +196,10 @@ def hook_modules(recorder):
             return out
         finally:
             inside.state = 0
-            recorder.peek = False
+            recorder.peek = 0
 
     def peeked():
+        recorder.peek -= 1
         if not compiling() and inside.state:
             noted(recorder, "autocast", note_autocast, recorder.step.autocast)
 

@@ -66,18 +66,26 @@ def flags():
     return named
 
 
-def dtypes(tensors):
-    return sorted({str(tensor.dtype)[6:] for tensor in tensors})
+def names(dtypes):
+    return sorted(str(dtype)[6:] for dtype in dtypes)
 
 
-def facts(recorder, seen, gradients):
-    """All but the step of a precision line."""
-    buffers = [b for root in recorder.models for _, b, _ in root.buffers()]
-    autocast = {kind: "+".join(sorted(seen.get(kind, ()))) or None for kind in TYPES}
+def facts(recorder, seen, gradients, before):
+    """All but the step of a precision line; `before` is the last one of a timed run, or None.
+
+    Later close looks of a timed run walk no modules for buffers, and look at autocast in the first
+    few module calls only: what they do not see stays as it was said.
+    """
+    said = {} if before is None else before["autocast"]
+    if before is not None:
+        buffers = before["buffers"]
+    else:
+        buffers = names({b.dtype for root in recorder.models for _, b, _ in root.buffers()})
+    autocast = {k: "+".join(sorted(seen.get(k, ()))) or said.get(k) for k in TYPES}
     return {
         "autocast": autocast,
         "flags": flags(),
-        "parameters": dtypes(recorder.all_model_parameters()),
-        "gradients": sorted(gradients),
-        "buffers": dtypes(buffers),
+        "parameters": names({p.dtype for p in recorder.all_model_parameters()}),
+        "gradients": names(gradients),
+        "buffers": buffers,
     }

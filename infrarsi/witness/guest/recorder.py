@@ -65,8 +65,9 @@ class Recorder(object):
         self.settings = Settings()
         self.later, self.final = Later(), None  # lines that wait for values; the end of an audit
         self.companions = self.said_precision = None
-        self.audit = self.peek = False
-        self.random_state = {}
+        self.audit = False
+        self.peek = 0  # how many more module calls within this forward look at autocast
+        self.random_state = None
         self.captured, self.replays = set(), 0  # optimizers whose step is in a CUDA graph
         self.last_scale = None
         self.known_peak = 0
@@ -236,15 +237,14 @@ class Recorder(object):
 
     def say_precision(self, step):
         """Say precision, and in a timed run the dtypes of optimizer states, where they changed."""
-        said = precision.facts(self, step.autocast, step.gradient_dtypes)
-        kept = [] if self.audit else list(states.dtype_lines(self))
-        if self.said_precision == (said, kept):
-            return
-        before, self.said_precision = self.said_precision or (None, None), (said, kept)
-        if said != before[0]:
+        before = self.said_precision
+        known = None if self.audit else before
+        said = precision.facts(self, step.autocast, step.gradient_dtypes, known)
+        if said != before:
+            self.said_precision = said
             self.channel.line("precision", dict(said, i=step.index), now=False)
-        if kept != before[1]:
-            for fields in kept:
+        if not self.audit and before is None:
+            for fields in states.dtype_lines(self):
                 self.channel.line("state", dict(fields, i=step.index), now=False)
 
     def dropped(self, p):
