@@ -16,7 +16,8 @@ import numpy as np
 
 from infrarsi.contract import ExecutionResult
 from infrarsi.verify.fingerprints import Print, distance, fingerprint
-from infrarsi.verify.numerics import FACTOR, PATH_FLOOR
+from infrarsi.verify.floors import FLOORS
+from infrarsi.verify.numerics import FACTOR
 
 Manifest = Mapping[str, Any]
 Manifests = Mapping[str, Manifest]
@@ -337,7 +338,7 @@ class _Deviations:
         what = "the optimizer state" if is_state else "the weights"
         if self.emptied:
             return f"`{self.emptied[0]}` is zero, in the reference it is not", ""
-        floor = PATH_FLOOR[lowest] * (_STATE_SLACK if is_state else 1.0)
+        floor = FLOORS[lowest].path * (_STATE_SLACK if is_state else 1.0)
         off = float(np.quantile(self.found, _QUANTILE))
         allowed = max(floor, FACTOR * float(np.quantile(self.own, _QUANTILE)))
         told = f"{what} off by {off:.2g} of their way, {allowed:.2g} is allowed"

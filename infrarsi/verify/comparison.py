@@ -6,9 +6,9 @@ from functools import cached_property
 from infrarsi.contract import CheckResult, ExecutionResult, Project, RunKind, Status
 from infrarsi.verify.evidence import Evidence
 from infrarsi.verify.fingerprints import model_lines
+from infrarsi.verify.floors import FLOORS
 from infrarsi.verify.joined import Joined, Update, join
 from infrarsi.verify.numerics import (
-    LOSS_FLOOR,
     losses,
     lowest_precision,
     precision,
@@ -108,7 +108,7 @@ class Comparison:
         if audit is None:
             return False
         first = relative_losses(losses(audit), losses(self.evidence.timed_runs[0])).get(0, 0.0)
-        return first > LOSS_FLOOR[precision(self.evidence.timed)]
+        return first > FLOORS[precision(self.evidence.timed)].loss
 
 
 def dropout_probabilities(result: ExecutionResult) -> frozenset[str]:

@@ -21,31 +21,14 @@ from numpy.typing import NDArray
 
 from infrarsi.contract import ExecutionResult, RunKind
 from infrarsi.verify.evidence import Evidence
+from infrarsi.verify.floors import CUDA_FLOAT32, FINE, FLOORS, WORST_ELEMENT
 from infrarsi.verify.joined import Joined
 
 FACTOR = 8.0
 """Honest changes strayed at most 6 times as far as the perturbed run; see README.md."""
-LOSS_FLOOR = {"float64": 1e-6, "float32": 1e-4, "bfloat16": 1e-3, "float16": 1e-3}
-"""Relative, at step 0; it grows by its own size every ten steps."""
-PATH_FLOOR = {"float64": 1e-4, "float32": 5e-4, "bfloat16": 2e-2, "float16": 1e-2}
-"""Share of the distance travelled, for the 80 % quantile over elements."""
-GRADIENT_FLOOR = {"float64": 1e-6, "float32": 2e-4, "bfloat16": 4e-2, "float16": 1e-2}
-"""Share of a parameter's gradient (or of 2 % of all), at step 0; it grows like the loss's."""
-DRIFT_FLOOR = {"float64": 1e-7, "float32": 1e-4, "bfloat16": 1.5e-3, "float16": 1e-3}
-"""The same with signs, in the mean over the steps."""
 GRADIENT_FACTOR = 4.0
 """For gradients: in 16 bits honest changes strayed no further than the perturbed run does, and a
 gradient of which 16 % may be off says nothing."""
-END_FLOOR = {"float64": 1e-4, "float32": 5e-4, "bfloat16": 6e-2, "float16": 6e-2}
-"""Share of a tensor's way over the whole run, for the 80 % quantile over tensors."""
-WORST_END_FLOOR = 0.02
-"""Likewise for the single worst tensor; fp32 with a perturbed run only."""
-AVERAGE_FLOOR = {"float64": 1e-4, "float32": 4e-3, "bfloat16": 1e-1, "float16": 1e-1}
-"""Share of the way of weights kept beside the model, which are smooth in the trained ones."""
-STATE_FLOOR = {"float64": 1e-5, "float32": 1e-4, "bfloat16": 1.5e-2, "float16": 1e-2}
-"""Share of the norm of one key of the optimizers' state at the end."""
-ELEMENT_FLOOR = 0.02
-"""Likewise for the single worst element; fp32 with a perturbed run only, see `weight_path`."""
 _GROWTH_STEPS = 10.0
 _LOOK_AHEAD = 2  # a chaotic jump may come a step or two earlier than in the perturbed run
 _QUANTILE = 0.8
@@ -144,8 +127,11 @@ def envelope(spread: dict[int, float], steps: Sequence[int]) -> Floats:
 
 
 def lowest_precision(evidence: Evidence) -> str:
-    """The lowest precision that the reference computes in."""
-    return precision(r for r in (*evidence.timed, evidence.audit) if r)
+    """The lowest precision that the reference computes in; `CUDA_FLOAT32` for fp32 on a GPU."""
+    runs = [r for r in (*evidence.timed, evidence.audit) if r]
+    name = precision(runs)
+    on_gpu = any(rank.head.get("device") for run in runs for rank in run.ranks)
+    return CUDA_FLOAT32 if name == "float32" and on_gpu else name
 
 
 def band(
@@ -166,7 +152,7 @@ def loss_limits(
 
     `lowest`: the lowest precision in use, by default the reference's.
     """
-    floor = LOSS_FLOOR[lowest or lowest_precision(evidence)]
+    floor = FLOORS[lowest or lowest_precision(evidence)].loss
     return np.minimum(band(floor, own_loss_spread(evidence, kind), steps), tolerance)
 
 
@@ -223,14 +209,14 @@ def weight_path(
     worst = [
         _largest(
             np.quantile(apart, _QUANTILE, axis=1),
-            np.maximum(PATH_FLOOR[lowest], FACTOR * np.quantile(own, _QUANTILE, axis=1)),
+            np.maximum(FLOORS[lowest].path, FACTOR * np.quantile(own, _QUANTILE, axis=1)),
             steps,
             "of the way travelled",
         )
     ]
-    quiet = bool(np.max(np.quantile(own, _QUANTILE, axis=1)) <= PATH_FLOOR["float32"])
-    if evidence.perturbed_run is not None and quiet and lowest in ("float32", "float64"):
-        allowed = ELEMENT_FLOOR + FACTOR * own
+    quiet = bool(np.max(np.quantile(own, _QUANTILE, axis=1)) <= FLOORS["float32"].path)
+    if evidence.perturbed_run is not None and quiet and lowest in FINE:
+        allowed = WORST_ELEMENT + FACTOR * own
         column = np.argmax(apart / allowed, axis=1)
         rows = np.arange(len(steps))
         worst.append(

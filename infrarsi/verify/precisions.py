@@ -72,10 +72,13 @@ def allowed_names(project: Project) -> frozenset[str]:
 
 
 def lower_of(reference: str, found: str, allowed: Iterable[str]) -> str:
-    """The precision whose floors apply: the reference's, or a lower one, allowed and used."""
-    for name in sorted({_FLOORS.get(name, name) for name in allowed} & set(_FLOOR_ORDER)):
-        if name == found and _FLOOR_ORDER.index(name) > _FLOOR_ORDER.index(reference):
-            return name
-    if "tf32" in set(allowed) and reference in ("float64", "float32"):
-        return "float16" if found in ("float64", "float32") else reference
-    return reference
+    """The precision whose floors apply: the reference's, or a lower one, allowed and used.
+
+    `reference` is a dtype or `numerics.CUDA_FLOAT32`. Whether TF32 is used a dtype does not tell.
+    """
+    own = reference.split(" ", 1)[0]
+    names = {_FLOORS.get(name, name) for name in allowed} & set(_FLOOR_ORDER)
+    lower = [n for n in names if _FLOOR_ORDER.index(n) > _FLOOR_ORDER.index(own)]
+    if found in lower:
+        return found
+    return "float16" if "tf32" in set(allowed) and own in ("float64", "float32") else reference

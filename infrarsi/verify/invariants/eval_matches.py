@@ -27,9 +27,10 @@ from collections.abc import Callable, Sequence
 
 from infrarsi.contract import CheckResult, StepRecord
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
+from infrarsi.verify.floors import FLOORS
 from infrarsi.verify.invariants.same_data import repeats
 from infrarsi.verify.joined import Joined, Update, summed_digests
-from infrarsi.verify.numerics import LOSS_FLOOR, band, own_pairs
+from infrarsi.verify.numerics import band, own_pairs
 
 CHECK = "eval_matches"
 
@@ -118,7 +119,7 @@ def _values(comparison: Comparison, what: str, values: Callable[[Update], list[f
     if max(own.values(), default=0.0) > tolerance:
         return ""
     steps = [update.index for update in comparison.reference.updates if values(update)]
-    limits = band(LOSS_FLOOR[comparison.lowest_precision], own, steps)
+    limits = band(FLOORS[comparison.lowest_precision].loss, own, steps)
     for step, limit in zip(steps, limits, strict=True):
         theirs = comparison.candidate.by_index.get(step)
         if theirs is None:

@@ -25,6 +25,7 @@ optimizer in another process, or one whose step is compiled whole).
 
 from infrarsi.contract import CheckResult
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
+from infrarsi.verify.floors import FLOORS
 from infrarsi.verify.gradients import (
     Gap,
     drift,
@@ -34,7 +35,7 @@ from infrarsi.verify.gradients import (
     own_spread,
     split_names,
 )
-from infrarsi.verify.numerics import DRIFT_FLOOR, GRADIENT_FACTOR, GRADIENT_FLOOR, band
+from infrarsi.verify.numerics import GRADIENT_FACTOR, band
 
 CHECK = "grad_norm_within_tol"
 CAP = 0.5
@@ -72,7 +73,7 @@ def judge(comparison: Comparison) -> CheckResult:
 def _banded(comparison: Comparison, found: dict[int, Gap], split: frozenset[str]) -> CheckResult:
     steps = sorted(found)
     own = own_spread(comparison.evidence, split)
-    floor = GRADIENT_FLOOR[comparison.lowest_precision]
+    floor = FLOORS[comparison.lowest_precision].gradient
     limits = band(floor, own, steps, GRADIENT_FACTOR)
     allowed = [min(float(limit), CAP) for limit in limits]
     ratios = [found[step].ratio / limit for step, limit in zip(steps, allowed, strict=True)]
@@ -84,7 +85,7 @@ def _banded(comparison: Comparison, found: dict[int, Gap], split: frozenset[str]
     if beyond:
         return failed(CHECK, f"{where}, {allowed[at]:.2g} is allowed")
     mean = drift(comparison.reference, comparison.candidate, split)
-    most = DRIFT_FLOOR[comparison.lowest_precision]
+    most = FLOORS[comparison.lowest_precision].drift
     most = max(most, GRADIENT_FACTOR * own_drift(comparison.evidence, split))
     if mean.ratio > most:
         return failed(

@@ -38,13 +38,10 @@ import numpy as np
 
 from infrarsi.contract import CheckResult, ExecutionResult, RunKind
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
+from infrarsi.verify.floors import FINE, FLOORS, WORST_END
 from infrarsi.verify.joined import Update
 from infrarsi.verify.numerics import (
-    AVERAGE_FLOOR,
-    END_FLOOR,
     FACTOR,
-    STATE_FLOOR,
-    WORST_END_FLOOR,
     parameter_precision,
     path_lengths,
     weight_path,
@@ -165,16 +162,16 @@ def _ends(comparison: Comparison) -> str:
         return way_gaps(ours, renamed(ours, tensors(run)), dtype)
 
     judged: list[tuple[str, float, Callable[[ExecutionResult], Gap]]] = [
-        ("went another way", END_FLOOR[lowest], lambda run: quantile(ways(run), _QUANTILE)),
-        ("is another optimizer state", STATE_FLOOR[lowest], lambda run: _state(reference, run)),
+        ("went another way", FLOORS[lowest].end, lambda run: quantile(ways(run), _QUANTILE)),
+        ("is another optimizer state", FLOORS[lowest].state, lambda run: _state(reference, run)),
         (
             "(beside the model) went another way",
-            AVERAGE_FLOOR[lowest],
+            FLOORS[lowest].average,
             lambda r: _beside(reference, r),
         ),
     ]
-    if known and lowest in ("float64", "float32"):
-        judged.append(("went another way", WORST_END_FLOOR, lambda run: quantile(ways(run), 1.0)))
+    if known and lowest in FINE:
+        judged.append(("went another way", WORST_END, lambda run: quantile(ways(run), 1.0)))
     for what, floor, gap in judged:
         found = gap(result)
         own = gap(known).ratio if known and found.ratio > 0.0 else 0.0
