@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Protocol, TypeVar
 
 from infrarsi.contract import ExecutionResult
 from infrarsi.verify.comparison import Comparison
@@ -34,6 +35,18 @@ _NOT_TRAINED = ("eval", "val", "test", "scale")
 
 Point = Sequence[float]
 """`[step, value, line]`."""
+
+
+class HasPlace(Protocol):
+    """Something that says which update a line is about."""
+
+    @property
+    def place(self) -> "Place":
+        """Which one."""
+        ...
+
+
+_Placed = TypeVar("_Placed", bound=HasPlace)
 
 
 @dataclass(frozen=True)
@@ -141,6 +154,7 @@ def relations_of(label: str, evidence: Evidence) -> tuple[list[Relation], int]:
             for run, one in zip(runs, trained, strict=True)
         ):
             found.append(relation)
+    found = by_counter(found)
     misses = max(
         (
             min(len(_misses(r, points_of(run, label), one, _OWN)[0]) for r in found)
@@ -160,6 +174,15 @@ def places(points: Sequence[Point], updates: int) -> Iterator[Place]:
     for stride in range(max(1, updates // (count + 1)), updates // max(1, count - 1) + 1):
         yield Place(stride, 0)
         yield Place(stride, stride - 1)
+
+
+def by_counter(found: list[_Placed]) -> list[_Placed]:
+    """Those that go by the counters of the lines, or all where none does.
+
+    Beside lines that are true by their counters, more lines could be put so that each is at the
+    place of a true one by its order.
+    """
+    return [one for one in found if not one.place.stride] or found
 
 
 def resolution(points: Sequence[Point]) -> float:

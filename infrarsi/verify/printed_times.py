@@ -32,6 +32,7 @@ from infrarsi.verify.printed import (
     MIN_POINTS,
     Place,
     Point,
+    by_counter,
     places,
     points_of,
     resolution,
@@ -156,7 +157,7 @@ def _measures(label: str, runs: Sequence[tuple[ExecutionResult, Timed]]) -> list
             measure = Measure(place, window, is_rate, per, factor)
             if all(_agrees(measure, points_of(run, label), one) for run, one in runs):
                 found.append(measure)
-    return found
+    return by_counter(found)
 
 
 def _factors(spans: Sequence[Span], is_rate: bool, timed: Timed) -> list[tuple[float, bool]]:
@@ -193,11 +194,14 @@ def _agrees(measure: Measure, points: Sequence[Point], timed: Timed) -> bool:
 def _spans(measure: Measure, points: Sequence[Point], timed: Timed) -> list[Span]:
     """The lines where the record reaches, less the first, which has the start-up in it."""
     out: list[Span] = []
-    before, last = -1, math.nan
+    before, begin, last = -1, 0, math.nan
     source = timed.training if measure.window == "training" else timed.seconds
     for order, point in enumerate(points):
         index = measure.place.update(order, point[0], timed.micro_batches)
-        begin = index if measure.window in ("update", "training") else before + 1
+        if measure.window in ("update", "training"):
+            begin = index
+        elif index != before:  # a second line about the same update has the same begin
+            begin = before + 1
         value = point[1] - last if measure.window == "clock" else point[1]
         if 0 <= begin <= index < len(source):
             took = math.fsum(source[begin : index + 1])

@@ -152,6 +152,23 @@ def test_a_flattering_time_is_found(printer):
     assert f"`{label}`" in found
 
 
+@pytest.mark.parametrize("printer", TIMES.values(), ids=TIMES.keys())
+def test_a_second_line_that_flatters_is_found_beside_the_true_one(printer):
+    label = next(iter(printer(made.run())))
+    if label == "elapsed_s":
+        pytest.skip("a time since the start follows from the line before")
+    times_it = 3.0 if label.endswith("/s") else 1 / 3
+
+    def both(result: ExecutionResult) -> dict[str, list[list[float]]]:
+        true = printer(result)[label]
+        false = [[s, v * times_it, line + 100] for s, v, line in true]
+        return {label: [p for pair in zip(true, false, strict=True) for p in pair]}
+
+    found = printed_times_disagree(compared(printer, Job(seed=9), both))
+    assert found is not None
+    assert found.startswith("stdout.log:1"), "the false line"
+
+
 def test_a_time_that_does_not_flatter_is_let_be():
     longer = series(lambda r, i: 1.5 * times(r)[i], "time_s")
     assert printed_times_disagree(compared(TIMES["seconds"], Job(seed=9), longer)) is None
