@@ -178,13 +178,19 @@ def _gap(evidence: Evidence) -> str:
         how = "by itself " if evidence.ending is Ending.FINISHED else ""
         return (
             f"the job ended {how}after {len(fewest.steps)} optimizer steps (rank {fewest.rank}), "
-            f"but `workload.optimizer_steps` is {asked}"
+            f"but `workload.optimizer_steps` is {asked}" + _unseen(fewest)
         )
     unsealed = [rank for rank in ranks if not rank.sealed]
     if unsealed:
         why = "; ".join(unsealed[0].problems) or "its end line is missing"
         return f"the record of rank {unsealed[0].rank} is not sealed: {why}"
     return ""
+
+
+def _unseen(rank: RankRecord) -> str:
+    """What the witness says of a rank that trained without a step that it could see."""
+    said = [] if rank.steps else [p for p in rank.problems if "optimizer" in p or "graph" in p]
+    return f": {said[0]}" if said else ""
 
 
 def _not_a_number(ranks: tuple[RankRecord, ...]) -> str:

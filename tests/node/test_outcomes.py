@@ -51,11 +51,22 @@ def test_every_step_on_every_rank_and_exit_code_0_is_ok() -> None:
             (rank(steps=7),),
             "after 7 optimizer steps (rank 0), but `workload.optimizer_steps` is 10",
         ),
+        (
+            (rank(steps=0, problems=("no torch optimizer stepped (9 times)",)),),
+            "`workload.optimizer_steps` is 10: no torch optimizer stepped",
+        ),
         ((rank(0, world=2),), "1 of 2 ranks left a record"),
         ((rank(sealed=False, problems=("chain broken",)),), "not sealed: chain broken"),
         ((rank(steps=4, sealed=False), rank()), "the job restarted itself"),
     ],
-    ids=["no record", "fewer steps", "a rank missing", "not sealed", "restarted"],
+    ids=[
+        "no record",
+        "fewer steps",
+        "updates by hand",
+        "a rank missing",
+        "not sealed",
+        "restarted",
+    ],
 )
 def test_exit_code_0_without_a_whole_record_is_an_error_of_the_job(
     ranks: tuple[RankRecord, ...], reason: str
