@@ -184,3 +184,43 @@ def test_settings_and_precision_are_told_when_they_change(watch, kind):
     if kind == "audit":
         assert any(p["parameters"] == ["float16"] for p in rank.precision)
         assert rank.precision[-1]["flags"]["float32_matmul_precision"] == "high"
+
+
+def test_an_audit_changes_no_loss_gradient_or_weight_by_a_bit(watch):
+    still = JOB.replace("Dropout(0.1)", "Dropout(0.0)").replace("dropout = 0.2", "dropout = 0.0")
+    assert watch(still, kind="audit", steps=5).stdout == watch(still, steps=5).stdout
+
+
+TWO = """
+import torch
+from torch.optim.swa_utils import AveragedModel
+torch.manual_seed(0); torch.set_num_threads(1)
+make = lambda *sizes: torch.nn.Sequential(torch.nn.Linear(*sizes[:2]), torch.nn.Linear(*sizes[1:]))
+critic, maker = make(4, 8, 1), make(2, 8, 4)
+average = AveragedModel(maker)
+first = torch.optim.Adam(critic.parameters(), lr=0.01)
+second = torch.optim.RMSprop(maker.parameters(), lr=0.01)
+for i in range(3):
+    with torch.no_grad(): fake = maker(torch.randn(5, 2))
+    loss = critic(torch.randn(5, 4)).mean() - critic(fake).mean()
+    first.zero_grad(); loss.backward(); first.step()
+    second.zero_grad(); (-critic(maker(torch.randn(5, 2))).mean()).backward(); second.step()
+    average.update_parameters(maker)
+"""
+
+
+@pytest.mark.parametrize("ends_by", ["job", "witness"])
+def test_two_models_with_an_optimizer_each_and_an_average(watch, ends_by):
+    rank = watch(TWO, kind="audit", steps=6 if ends_by == "job" else 4, ends_by=ends_by).rank
+    assert rank.sealed
+    names = ["0.weight", "0.bias", "1.weight", "1.bias"]
+    assert [list(step.optimizer_calls) for step in rank.steps[:2]] == [["0:Adam"], ["1:RMSprop"]]
+    assert [model["title"] for model in rank.models] == ["", "Sequential."]
+    assert list(rank.steps[0].gradients) == names
+    assert list(rank.steps[1].gradients) == ["Sequential." + name for name in names]
+    weights = [(line["when"], line["model"]) for line in rank.weights]
+    assert weights == [("start", 0), ("start", 1), ("end", 0), ("end", 1)]
+    kept = [(c["when"], c["kind"], c["cls"]) for c in rank.companions]
+    assert kept == [("start", "module", "AveragedModel"), ("end", "module", "AveragedModel")]
+    assert rank.companions[0]["norm"] != rank.companions[1]["norm"]
+    assert {state["optimizer"] for state in rank.states} == {"0:Adam", "1:RMSprop"}
