@@ -16,7 +16,7 @@ import numpy as np
 
 from infrarsi.contract import ExecutionResult
 from infrarsi.verify.fingerprints import Print, distance, fingerprint
-from infrarsi.verify.floors import FLOORS
+from infrarsi.verify.floors import FINE, FLOORS, WORST_END
 from infrarsi.verify.numerics import FACTOR
 
 Manifest = Mapping[str, Any]
@@ -37,12 +37,10 @@ _IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable", "decouple
 _COUNTERS = ("step", "global_step", "current_step", "epoch", "iter", "num_updates", "last_epoch")
 """Equal whatever happens; other whole numbers where the perturbed run has the same one."""
 _RATES = re.compile(r"(^|/)(lr|initial_lr|weight_decay|_last_lr/\d+|base_lrs/\d+)$")
-_LOW = ("bfloat16", "float16")
 _EPSILON = {"float64": 2.2e-16, "float32": 1.2e-7, "bfloat16": 7.8e-3, "float16": 9.8e-4}
 _QUANTILE = 0.8
-_WORST = {"float64": 0.02, "float32": 0.02, "bfloat16": 0.1, "float16": 0.1}
-"""What the single worst tensor may stray beyond `FACTOR` times its own deviation, of its way."""
-_STATE_SLACK = 10.0  # gradients stray further than the weights that they move
+_WORST_LOW = 0.1
+"""As `WORST_END`, where the job computes in 16 bits, and of matrices alone."""
 _SHARE_MOVED = 0.1  # of its norm, where it is not known how far a tensor has travelled
 _EMPTY = 1e-3
 
@@ -60,6 +58,18 @@ class Alike:
     entries: int = 0
     worst: str = ""
     unread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """How far values may stray: the precision whose floors apply, and how far parameters moved.
+
+    `travelled` is by a parameter's name, in the reference. `bitwise`: not at all.
+    """
+
+    lowest: str
+    travelled: Mapping[str, float]
+    bitwise: bool = False
 
 
 def checkpoints_in(manifests: Manifests) -> dict[str, Manifest]:
@@ -86,18 +96,10 @@ def to_resume_from(manifests: Manifests, pattern: str | None = None) -> str | No
     return first.removesuffix("/.metadata") if first is not None else None
 
 
-def compare(
-    ours: Manifests,
-    theirs: Manifests,
-    own: Manifests,
-    *,
-    lowest: str,
-    travelled: Mapping[str, float],
-) -> Alike:
+def compare(ours: Manifests, theirs: Manifests, own: Manifests, allowed: Allowed) -> Alike:
     """The reference's checkpoints against a run's.
 
-    `own` are those of the perturbed run (empty where there is none), `lowest` the lowest precision
-    in use, `travelled` how far each parameter of the reference moved, by name.
+    `own` are those of the perturbed run, empty where there is none.
     """
     counts = _counts(own) if own else None
     wanted = {n: m for n, m in ours.items() if not _NO_CHECKPOINT.search(n)}
@@ -119,7 +121,7 @@ def compare(
         worst = ""
         if not fault:
             three = (ours[name], theirs[partner], own.get(twin or "", {}))
-            fault, worst = _values(name, three, lowest, travelled)
+            fault, worst = _values(name, three, allowed)
         if fault:
             return Alike(f"`{partner}`: {fault}")
         found = _with(
@@ -252,8 +254,7 @@ def _equal(a: Any, b: Any, relative: float) -> bool:
 def _values(
     name: str,
     three: tuple[Manifest, Manifest, Manifest],
-    lowest: str,
-    travelled: Mapping[str, float],
+    allowed: Allowed,
 ) -> tuple[str, str]:
     """(what is wrong, the worst of what is not) with the values of one checkpoint."""
     ours, theirs, own = (m.get("tensors", {}) for m in three)
@@ -266,13 +267,15 @@ def _values(
             if not same and entry["dtype"] != "uint8" and not _RANDOM.search(f"{name}:{key}"):
                 return f"`{key}` differs from the reference's, and it is no rounded number", ""
             continue
+        if allowed.bitwise and entry["values"] != theirs[key]["values"]:
+            return f"`{key}` is not bitwise the reference's", ""
         if not _RANDOM.search(f"{name}:{key}"):
             groups[bool(_OPTIMIZER.search(f"{name}:{key}"))].append(key)
     worst = ""
     for is_state, keys in groups.items():
         if keys:
-            table = _Deviations.of(keys, ours, theirs, own, {} if is_state else travelled)
-            fault, told = table.judge(lowest, is_state)
+            table = _Deviations.of(keys, ours, theirs, own, {} if is_state else allowed.travelled)
+            fault, told = table.judge(allowed.lowest, is_state)
             if fault:
                 return fault, ""
             worst = told if not is_state else worst or told
@@ -338,7 +341,7 @@ class _Deviations:
         what = "the optimizer state" if is_state else "the weights"
         if self.emptied:
             return f"`{self.emptied[0]}` is zero, in the reference it is not", ""
-        floor = FLOORS[lowest].path * (_STATE_SLACK if is_state else 1.0)
+        floor = FLOORS[lowest].gradient / _SHARE_MOVED if is_state else FLOORS[lowest].end
         off = float(np.quantile(self.found, _QUANTILE))
         allowed = max(floor, FACTOR * float(np.quantile(self.own, _QUANTILE)))
         told = f"{what} off by {off:.2g} of their way, {allowed:.2g} is allowed"
@@ -347,8 +350,9 @@ class _Deviations:
             return f"{told}; most in `{self.keys[at]}`", ""
         if not is_state:
             # In 16 bits some vectors are noise (biases of keys), which no perturbed run shows.
-            judged = self.is_matrix | (self.has_own and lowest not in _LOW)
-            limit = _WORST[lowest] + FACTOR * self.own
+            is_fine = lowest in FINE
+            judged = self.is_matrix | (self.has_own and is_fine)
+            limit = (WORST_END if is_fine else _WORST_LOW) + FACTOR * self.own
             over = np.where(judged, self.found / limit, 0.0)
             at = int(np.argmax(over))
             if over[at] > 1.0:

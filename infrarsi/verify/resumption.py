@@ -90,10 +90,10 @@ def _losses(evidence: Evidence, comparison: Comparison, project: Project) -> Che
     steps = sorted(found)
     made = len(evidence.audit_run.updates) if evidence.audit_run else 0
     later = [made + step for step in steps]
-    tolerance = project.invariants.loss_tolerance
+    tolerance = 0.0 if comparison.bitwise else project.invariants.loss_tolerance
     allowed = loss_limits(evidence, RunKind.AUDIT, later, tolerance)
     values = np.asarray([found[s] if math.isfinite(found[s]) else math.inf for s in steps])
-    at = int(np.argmax(values / allowed))
+    at = int(np.argmax(values / np.maximum(allowed, 1e-300)))
     where = (
         f"resumed step {steps[at]}: loss {theirs[steps[at]]:.6g}, from the reference's checkpoint "
         f"{ours[steps[at]]:.6g}, off by {values[at]:.2g}"

@@ -235,6 +235,12 @@ def test_timed_runs_are_not_judged_and_a_switch_turns_it_off() -> None:
     assert "switched off" in check({}, verify=off).reason
 
 
+def test_where_numbers_must_be_equal_rounding_fails() -> None:
+    exact = PROJECT.invariants.model_copy(update={"numerics": "bitwise"})
+    assert check(manifests(), invariants=exact).status is Status.PASSED
+    assert "is not bitwise" in check(manifests(1e-7), invariants=exact).reason
+
+
 def test_a_job_without_checkpoints_says_what_would_cover_it() -> None:
     plain = {"out/train.log": {"size": 7, "kind": "file"}}
     result = replace(run(Job(kind=RunKind.AUDIT)), checkpoints=plain)

@@ -11,9 +11,9 @@ How it is judged, in two layers:
    Where the reference leaves checkpoints, the run must leave the same files, names modulo the
    numbers in them, with the same keys, shapes and dtypes; the optimizer's state and entries of
    random state and schedule among them; step counts and learning rates equal; weights and state
-   within the bands of `numerics`: the distance from the reference's tensor over the way that it has
-   travelled, its 80 % quantile against the floor or the perturbed run, and its worst tensor. Flags
-   that say how an optimizer is implemented, and stored command-line arguments, may differ.
+   within bands as in `optimizer_steps`: the distance from the reference's tensor over the way that
+   it has travelled, its 80 % quantile against the floor or the perturbed run, and its worst tensor.
+   Flags that say how an optimizer is implemented, and stored command-line arguments, may differ.
 2. Where the contract says how (`verify.resume`), the unmodified code resumes from the candidate's
    checkpoint and from the reference's own, before promotion. Both runs must train on alike
    (`infrarsi.verify.resumption`). The campaign puts that result in place of this one.
@@ -23,9 +23,8 @@ read. `verify.resume_check: false` switches both layers off.
 """
 
 from infrarsi.contract import CheckResult, RunKind
-from infrarsi.verify.checkpoints import checkpoints_in, compare, travelled_by
+from infrarsi.verify.checkpoints import Allowed, checkpoints_in, compare, travelled_by
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
-from infrarsi.verify.numerics import precision
 
 CHECK = "resume_continues"
 
@@ -44,8 +43,7 @@ def judge(comparison: Comparison) -> CheckResult:
         ours,
         comparison.result.checkpoints,
         evidence.perturbed.checkpoints if evidence.perturbed else {},
-        lowest=precision(r for r in (*evidence.timed, evidence.audit) if r),
-        travelled=travelled_by(evidence.audit),
+        Allowed(comparison.lowest_precision, travelled_by(evidence.audit), comparison.bitwise),
     )
     if found.fault:
         return failed(CHECK, found.fault)
