@@ -7,9 +7,10 @@ the time since the start; for a rate, the work per update is read off the refere
 
 What a printed time leaves out (waiting for data, logging) is a matter of seconds, not of a share,
 and stays when the steps get faster. So the candidate may leave out one and a half times the seconds
-that the reference does, and 12 % of its own step. Only what flatters counts: a printed time that
-waits for an evaluation, or a mean that still holds the compilation, is longer than the harness's
-and gains nobody anything. Of several lines about one update the most flattering one counts.
+that the reference does, and 8 % of its own step: honest runs of `tests/hacks` leave out 0 to 4 %
+of a step on two busy cores. Only what flatters counts: a printed time that waits for an evaluation,
+or a mean that still holds the compilation, is longer than the harness's and gains nobody anything.
+Of several lines about one update the most flattering one counts.
 
 A line that the reference printed in each of its runs and the candidate does not print is a failure:
 the log interval was moved, or slow steps are not logged. Progress bars do not count, since they are
@@ -41,7 +42,7 @@ from infrarsi.verify.printed import (
 LOGGING_FAMILIES = ("logging_interval", "log_interval")
 """Families whose knobs may change how often a job prints."""
 _AGREES, _NEAR, _MOST = 0.10, 0.15, 0.6
-_MORE, _SHARE, _LEAST_S = 1.5, 0.12, 0.001
+_MORE, _SHARE, _LEAST_S = 1.5, 0.08, 0.001
 _TIME = re.compile(
     r"(^|[_/])(time|dt|elapsed|took|duration|latency|ms|secs?|seconds)([_/]|$)|_s$|s/it$|s/step$"
 )
