@@ -155,6 +155,11 @@ TAMPERING = {
     "closure": "optimizer.step.__closure__[0].cell_contents",
     "subclasses": "object.__subclasses__()",
     "unwrapped": "torch.optim.Optimizer.step.__wrapped__",
+    "unwrapped-of-an-object": "optimizer.step = type(optimizer).step.__wrapped__",
+    "left-behind": (
+        "import subprocess\nsubprocess.Popen(['python', '-c', 'x'], start_new_session=True)"
+    ),
+    "left-behind-by-session": "import subprocess\nsubprocess.Popen(['x'], preexec_fn=os.setsid)",
     "global-hooks": "torch.nn.modules.module._global_forward_hooks.clear()",
     "global-hook-set": (
         "from torch.nn.modules.module import register_module_forward_hook as r\nr(print)"
@@ -256,6 +261,9 @@ HONEST = {
     "null-device": "sink = open(os.devnull, 'w')\nother = open('/dev/null', 'w')",
     "reads-absolute": "def f():\n    return open('/data/vocab.txt').read()",
     "text-replaced": "name = 'a/b'.replace('/', '.')",
+    "child": "import subprocess\nsubprocess.run(['nvidia-smi'], start_new_session=False)",
+    "process-group": "from torch.nn.parallel import DistributedDataParallel as DDP\n"
+    "def f(model, group):\n    return DDP(model, process_group=group)",
     "exit": "def f():\n    sys.exit(1)",
     "signal": "import signal\nsignal.signal(signal.SIGUSR1, print)",
     "path-entry": "sys.path.insert(0, 'lib')",
@@ -309,6 +317,10 @@ TOUCHED = {
     "data-by-jump": (
         "        t0 = time.time()\n",
         "        t0 = time.time()\n        if step > 8:\n            continue\n",
+    ),
+    "data-cut-afterwards": (
+        "        loss.backward()\n",
+        "        x = get_batch('train')\n        y = x[:, :9]\n        loss.backward()\n",
     ),
     "timing-alias": (
         "t0 = time.time()",

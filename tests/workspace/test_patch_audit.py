@@ -122,6 +122,61 @@ def test_touches_are_kept_by_their_dictionary() -> None:
         assert Touch.from_dict(touch.to_dict()) == touch
 
 
+GUARD = "        if not math.isfinite(loss.item()):\n            raise RuntimeError('diverged')\n"
+BACKWARD = "        loss.backward()\n"
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        "",
+        GUARD.replace("raise RuntimeError('diverged')", "pass"),
+        GUARD.replace("if not", "if False and not"),
+        "        math.isfinite(loss.item())\n",
+    ],
+    ids=["removed", "without-effect", "never", "not-acted-upon"],
+)
+def test_a_check_for_finite_values_may_not_go(now: str) -> None:
+    before = BASE.replace(BACKWARD, GUARD + BACKWARD)
+    found = audit({"train.py": before}, {"train.py": before.replace(GUARD, now)}).refusals
+    assert [refusal.line for refusal in found] == [before[: before.index(GUARD)].count("\n") + 1]
+    assert "isfinite" in found[0].code
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        "{backward}{guard}",
+        "        if torch.isnan(loss):\n            sys.exit(1)\n{backward}",
+        "        assert torch.isfinite(loss)\n{backward}",
+        "        if step % 10 == 0 and not math.isfinite(loss.item()):\n"
+        "            raise ValueError\n{backward}",
+    ],
+    ids=["moved", "another-form", "an-assertion", "less-often"],
+)
+def test_a_check_for_finite_values_may_be_moved_and_put_otherwise(now: str) -> None:
+    before = BASE.replace(BACKWARD, GUARD + BACKWARD)
+    after = before.replace(GUARD + BACKWARD, now.format(backward=BACKWARD, guard=GUARD))
+    assert audit({"train.py": before}, {"train.py": after}).refusals == ()
+
+
+def test_a_negated_comparison_that_raises_is_such_a_check() -> None:
+    guard = "        if not loss < 1e4:\n            raise RuntimeError\n"
+    before = BASE.replace(BACKWARD, guard + BACKWARD)
+    after = before.replace("if not loss < 1e4", "if loss >= 1e4")
+    assert audit({"train.py": before}, {"train.py": after}).refusals
+    assert audit({"train.py": before}, {"train.py": before.replace("1e4", "1e5")}).refusals == ()
+
+
+def test_the_middle_of_a_statement_of_several_lines_is_told_by_the_whole() -> None:
+    before = "print(\n    f'step {step} '\n    f'{total:.4f} '\n    f'{norm:.2f}'\n)\n"
+    found = audit({"a.py": before}, {"a.py": before.replace("{total", "{min(total, 2)")})
+    assert [(touch.line, touch.areas) for touch in found.touches] == [
+        (3, ("logging",)),
+        (3, ("logging",)),
+    ]
+
+
 SCRIPT = """#!/bin/bash
 set -e
 export OMP_NUM_THREADS=1

@@ -11,13 +11,15 @@ _WORDS = {
     "sample samples label labels target targets corpus shard shards augment augmentation "
     "input_ids seq_len seqlen block_size pack packed packing memmap pin prefetcher inputs bs",
     "loss": "loss losses criterion entropy nll mse bce logits aux z_loss zloss smoothing kl "
-    "objective penalty ignore_index distillation",
+    "objective penalty ignore_index distillation "
+    "z_weight balance_weight aux_weight loss_weight",
     "optimizer": "optimizer optimizers optim opt adam adamw sgd lion muon adafactor backward grad "
-    "grads gradient gradients clip clipping scaler accum accumulate accumulation ema momentum "
-    "betas beta1 beta2 eps weight_decay wd params param_groups requires_grad detach foreach fused "
-    "frozen freeze unfreeze averaged swa amsgrad nesterov",
+    "grads gradient gradients clip clipping scaler accum accumulate accumulation ema "
+    "momentum average averages polyak shadow teacher betas beta1 beta2 eps weight_decay "
+    "wd params param_groups requires_grad detach foreach fused frozen freeze unfreeze "
+    "averaged swa amsgrad nesterov",
     "schedule": "lr learning_rate scheduler schedulers schedule warmup cosine anneal annealing "
-    "max_steps max_iters num_steps epochs total_steps decay",
+    "max_steps max_iters num_steps epochs total_steps decay cos stop early_stop",
     "timing": "time timer timers perf_counter monotonic elapsed synchronize elapsed_time "
     "throughput sleep tps toks clock stopwatch ms duration tokens_per_sec t0 t1 dt mfu",
     "logging": "print log logs logger logging wandb tensorboard writer tqdm metric metrics "

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from infrarsi.contract import Touch
 from infrarsi.workspace.patch_audit import text_lines
 from infrarsi.workspace.patch_audit.areas import in_order
+from infrarsi.workspace.patch_audit.guards import Guard, guards, lost
 from infrarsi.workspace.patch_audit.names import Names
 from infrarsi.workspace.patch_audit.tampering import findings
 from infrarsi.workspace.patch_audit.touching import touched
 
 _TEXT = 120
+_GUARD_LOST = "a check for values that are not finite is gone, and no run could tell"
 _NOT_PYTHON = "it cannot be read as Python, so it cannot be audited"
 
 
@@ -50,7 +52,7 @@ def audit(before: Mapping[str, str], after: Mapping[str, str]) -> Audit:
     Python by its syntax tree, shell scripts and other files by lines. Nothing is run.
     """
     paths = sorted(path for path in after if after[path] != before.get(path, ""))
-    refusals = _refusals(before, after, paths)
+    refusals = [*_refusals(before, after, paths), *_lost_guards(before, after, paths)]
     changes = [_Change(path, before.get(path, ""), after[path]) for path in paths]
     _leave_out_moved(changes)
     touches: list[Touch] = []
@@ -91,6 +93,19 @@ def _refusals(
             if (line_text, why) not in had:
                 found.append(Refusal(path, number, _cut(line_text), why))
     return found
+
+
+def _lost_guards(
+    before: Mapping[str, str], after: Mapping[str, str], paths: list[str]
+) -> list[Refusal]:
+    """Guards that are gone; the line is that of the file as it was."""
+    had: list[Guard] = []
+    has: list[Guard] = []
+    for path in paths:
+        for found, text in ((had, before.get(path, "")), (has, after[path])):
+            tree = _parsed(path, text)
+            found += [] if tree is None else guards(path, tree)
+    return [Refusal(path, line, _cut(code), _GUARD_LOST) for path, line, code in lost(had, has)]
 
 
 def _refused_lines(path: str, text: str) -> list[tuple[int, str, str]]:

@@ -12,6 +12,8 @@ CLOCKS = ("time", "datetime")
 TOLD_OF = "it can search for what watches the job"
 PROCESS = "it ends or replaces the process, or meddles with another one"
 TRACING = "it traces or reads the frames of code that is not the patch's"
+WRAPPED = "it goes past what was put around a function"
+DETACHED = "it leaves a process behind that outlives the job"
 IMPORTS = "it changes how modules are found or what they are"
 HOOKS = "it touches hooks that belong to whoever set them"
 COMPUTED = "code that is made at run time cannot be audited"
@@ -50,6 +52,9 @@ REFUSED_PATHS = {
     "pty": PROCESS,
     "signal.pthread_kill": PROCESS,
     "signal.raise_signal": PROCESS,
+    "os.setsid": DETACHED,
+    "os.setpgrp": DETACHED,
+    "os.setpgid": DETACHED,
     "os.closerange": DESCRIPTOR,
     "os.dup2": DESCRIPTOR,
     "sys.settrace": TRACING,
@@ -124,6 +129,7 @@ REFUSED_ATTRIBUTES = {
     "__closure__": TRACING,
     "cell_contents": TRACING,
     "__subclasses__": TOLD_OF,
+    "__wrapped__": WRAPPED,
     "__builtins__": IMPORTS,
     "f_back": TRACING,
     "f_locals": TRACING,

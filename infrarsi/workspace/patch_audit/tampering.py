@@ -79,6 +79,8 @@ class _Search:
                 yield rules.WITNESS
         if isinstance(node, ast.arg | ast.keyword) and rules.REFUSED_NAME.search(node.arg or ""):
             yield rules.WITNESS
+        if isinstance(node, ast.keyword) and _detaches(node):
+            yield rules.DETACHED
         if isinstance(node, ast.keyword) and (why := rules.refused_text(node.arg or "")):
             yield why  # dict(os.environ, PYTHONPATH="")
         if isinstance(node, ast.Constant | ast.BinOp | ast.JoinedStr | ast.Call | ast.Subscript):
@@ -114,8 +116,6 @@ class _Search:
         for path in paths:
             if why := rules.refused_path(path):
                 yield why
-            if path.endswith("__wrapped__") and path.split(".")[0] in rules.PROTECTED:
-                yield rules.TRACING
         if isinstance(node.ctx, ast.Load):
             yield from self._carried(node, paths)
         elif isinstance(node, ast.Attribute):
@@ -313,6 +313,11 @@ _SIMPLE = (
     ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete | ast.Expr | ast.Return | ast.Import
     | ast.ImportFrom
 )  # fmt: skip
+
+
+def _detaches(node: ast.keyword) -> bool:
+    never = isinstance(node.value, ast.Constant) and not node.value.value
+    return node.arg in ("start_new_session", "preexec_fn") and not never
 
 
 def _is_dunder_name(node: ast.expr) -> bool:

@@ -24,6 +24,7 @@ _REFUSED_SHELL: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\bpython[\d.]*(?:\s+-(?!c\b|m\b)\S+)*\s+-[A-Za-z]*[SIE]\b"), rules.PYTHON_START),
     (re.compile(r"\b(sitecustomize|usercustomize)\b"), rules.PYTHON_START),
     (re.compile(r"\b(kill|pkill|killall|gdb|strace|ltrace|nsenter|unshare)\b"), rules.PROCESS),
+    (re.compile(r"\b(setsid|disown)\b"), rules.DETACHED),
     (re.compile(r"\b(nc|ncat|netcat|socat)\s"), rules.NETWORK),
     (re.compile(r"\bbase64\s+(-d|-D|--decode)\b|\bxxd\s+-r\b"), rules.COMPUTED),
     (re.compile(r"\|\s*(ba|da|z)?sh\b|\|\s*python"), rules.COMPUTED),

@@ -56,6 +56,7 @@ _OF_A_CLASS = _words("__getitem__ __iter__ __len__ __next__ __call__ __init__ st
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _BLOCKS = (*_LOOPS, ast.If, ast.With, ast.AsyncWith, ast.Try, ast.ExceptHandler)
+_STATEMENTS = (ast.stmt, ast.ExceptHandler)
 _JUMPS = (ast.Continue, ast.Break, ast.Return, ast.Raise)
 
 
@@ -63,23 +64,47 @@ def touched(tree: ast.AST, lines: Collection[int]) -> dict[int, set[str]]:
     """The areas of each of `lines` of a module; lines without any are left out."""
     wanted = set(lines)
     names = Names(tree)
+    fed = _fed_by_data(names)
     found: dict[int, set[str]] = defaultdict(set)
     for node in names.nodes:
         line = getattr(node, "lineno", None)
         if line in wanted:
             found[line] |= set(_areas(node, names))
+            if isinstance(node, ast.Name) and node.id in fed:
+                found[line].add("data")
     for node in names.nodes:
-        line = getattr(node, "lineno", None)
-        if line not in wanted:
-            continue
-        if isinstance(node, ast.stmt | ast.ExceptHandler):
-            for covered in wanted & set(_own_lines(node)):
-                found[covered] |= _roles(node, names)
-        if isinstance(node, _BLOCKS):
-            found[line] |= _inside(node, names)
-        elif isinstance(node, _JUMPS):
-            found[line] |= _skipped(node, names)
+        covered = wanted & set(_own_lines(node)) if isinstance(node, _STATEMENTS) else set()
+        for line in covered:
+            found[line] |= _roles(node, names)
+            if not found[line]:  # the middle of a call that is written on several lines
+                found[line] |= _in_all(node, names)
+        if getattr(node, "lineno", None) in wanted:
+            if isinstance(node, _BLOCKS):
+                found[node.lineno] |= _inside(node, names)
+            elif isinstance(node, _JUMPS):
+                found[node.lineno] |= _skipped(node, names)
     return {line: areas for line, areas in found.items() if areas}
+
+
+def _fed_by_data(names: Names) -> set[str]:
+    """Names of what a call hands out that has to do with data: `x, y = next(batches)`."""
+    found: set[str] = set()
+    for node in names.nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            called = [node.value.func, *node.value.args]
+            if any("data" in areas_of_name(_last(part)) for part in called):
+                targets = (part for target in node.targets for part in ast.walk(target))
+                found |= {part.id for part in targets if isinstance(part, ast.Name)}
+        elif isinstance(node, ast.For) and "data" in areas_of_name(_last(node.iter)):
+            found |= {part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)}
+    return found
+
+
+def _in_all(statement: ast.AST, names: Names) -> set[str]:
+    """What a simple statement touches; a compound one is told by its parts."""
+    if hasattr(statement, "body"):
+        return set()
+    return {area for node in ast.walk(statement) for area in _areas(node, names)}
 
 
 def _own_lines(node: ast.AST) -> range:
