@@ -44,6 +44,16 @@ class Update:
     compile_s: float = 0.0
     ranks: tuple[StepRecord, ...] = ()
 
+    @property
+    def floating_inputs(self) -> frozenset[str]:
+        """Inputs that only ever came in a floating-point dtype."""
+        dtypes: dict[str, set[bool]] = {}
+        for step in self.ranks:
+            for key in step.shapes:
+                name, dtype, _ = key.rsplit(":", 2) if key.count(":") >= 2 else (key, "", "")
+                dtypes.setdefault(name, set()).add("float" in dtype)
+        return frozenset(name for name, found in dtypes.items() if found == {True})
+
 
 @dataclass(frozen=True)
 class Joined:

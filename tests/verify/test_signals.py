@@ -580,3 +580,51 @@ def test_old_records_without_these_signals_leave_the_checks_uncovered():
 )
 def test_record_that_cannot_be_read_fails_and_does_not_raise(damage):
     assert not verdict_of(of_rank=lambda rank: replace(rank, **damage)).same_job
+
+
+class TestFloatingInputs:
+    """A job whose input `x` is a picture that it computes."""
+
+    @staticmethod
+    def picture(s: StepRecord) -> StepRecord:
+        shapes = {key.replace("x:int64", "x:float32"): n for key, n in s.shapes.items()}
+        return replace(s, shapes=shapes)
+
+    @classmethod
+    def rounded(cls, s: StepRecord) -> StepRecord:
+        digests = {**s.digests, "x": (11 + s.index, 13)} if s.digests else {}
+        return replace(cls.picture(s), digests=digests)
+
+    @property
+    def evidence(self):
+        return reference_evidence(
+            [
+                made.run(Job(seed=0), self.picture),
+                made.run(Job(kind=RunKind.AUDIT), self.picture),
+                made.run(Job(kind=RunKind.PERTURBED, wobble=1e-7), self.picture),
+            ]
+        )
+
+    def judged(self, job, tamper):
+        return verdict_of(job, tamper, evidence=self.evidence)["same_data"]
+
+    @pytest.mark.parametrize("job", [TIMED, AUDIT], ids=["timed", "audit"])
+    def test_other_last_bits_are_the_same_data(self, job):
+        assert "the same samples to rounding" in self.judged(job, self.rounded).reason
+
+    def test_other_samples_move_the_gradients(self):
+        found = self.judged(AUDIT, lambda s: all_gradients(1.02, 7)(self.rounded(s)))
+        assert found.status is Status.FAILED
+
+    def test_other_samples_move_the_loss(self):
+        found = self.judged(TIMED, lambda s: replace(self.rounded(s), loss=(s.loss or 0.0) * 1.002))
+        assert found.status is Status.FAILED
+
+    def test_other_tokens_are_other_data(self):
+        found = self.judged(
+            AUDIT,
+            lambda s: replace(
+                self.picture(s), digests={**s.digests, "y": (1, 2)} if s.digests else {}
+            ),
+        )
+        assert found.status is Status.FAILED

@@ -114,6 +114,8 @@ def _text(gap: Gap) -> str:
         return f"`{gap.name}` has no gradient, the reference's has norm {gap.wanted:.3g}, off by 1"
     if gap.wanted is None:
         return f"`{gap.name}` has a gradient of norm {gap.found:.3g}, the reference has none"
+    if gap.wanted == 0.0:
+        return f"the gradient of `{gap.name}` has norm {gap.found:.3g}, in the reference 0"
     return (
         f"the gradient of `{gap.name}` has norm {gap.found:.6g}, "
         f"in the reference {gap.wanted:.6g}, off by {gap.ratio:.2g}"
