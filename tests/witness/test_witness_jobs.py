@@ -173,7 +173,10 @@ for _ in range(4):
 
 
 def test_every_kind_of_torchs_dropout_is_off_in_an_audit(watch):
-    assert len({step.loss for step in watch(FUNCTIONAL, kind="audit").rank.steps}) == 1
+    audit = watch(FUNCTIONAL, kind="audit").rank
+    assert len({step.loss for step in audit.steps}) == 1
+    assert [step.dropout_calls for step in audit.steps] == [{"0.5": 3}] * 4
+    assert audit.model["dropout"] == {"0.5": 2}
     assert len({step.loss for step in watch(FUNCTIONAL, kind="timed").rank.steps}) == 4
 
 
