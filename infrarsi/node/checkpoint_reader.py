@@ -23,7 +23,7 @@ import torch
 DEPTH = 16
 MAX_SCALARS = 5000
 MAX_TEXT = 80
-CHUNK = 1 << 22
+CHUNK = 1 << 19
 MASK = 0x7FFFFFFF
 
 
@@ -124,16 +124,21 @@ class Budget:
         return True
 
 
-def signs(first: int, count: int) -> Any:
-    """Fixed pseudo-random signs of the positions first, first + 1, ..."""
-    at = torch.arange(first, first + count, dtype=torch.int64)
+def signs(count: int) -> Any:
+    """Fixed pseudo-random signs of that many positions."""
+    at = torch.arange(count, dtype=torch.int64)
     mixed = (at * 1103515245 + 12345) & MASK
     mixed = ((mixed ^ (mixed >> 13)) * 69069) & MASK
     return (((mixed >> 11) & 1) * 2 - 1).to(torch.float64)
 
 
+_pattern: list[Any] = []
+
+
 def values_of(tensor: Any) -> list[float]:
-    """[norm, projection] of a tensor in double precision."""
+    """[norm, projection] of a tensor in double precision; the signs repeat every CHUNK."""
+    if not _pattern:
+        _pattern.append(signs(CHUNK))
     flat = tensor.detach().reshape(-1)
     square = projection = 0.0
     for first in range(0, flat.numel(), CHUNK):
@@ -141,7 +146,7 @@ def values_of(tensor: Any) -> list[float]:
         part = torch.view_as_real(part).sum(-1) if part.is_complex() else part
         part = part.to(torch.float64)
         square += float(torch.dot(part, part))
-        projection += float(torch.dot(part, signs(first, part.numel())))
+        projection += float(torch.dot(part, _pattern[0][: part.numel()]))
     return [square**0.5, projection]
 
 

@@ -7,7 +7,7 @@ import small_job
 
 from infrarsi.contract import SINKS_TOKEN, Candidate, Patch, PatchOrigin
 from infrarsi.errors import UserError
-from infrarsi.workspace import PatchFailed, Sources, overlay
+from infrarsi.workspace import PatchFailed, Sources, overlay, resuming
 
 
 @pytest.fixture
@@ -55,6 +55,21 @@ def test_a_patch_that_does_not_match_fails_before_launch(sources: Sources) -> No
     (sources.root / "model.py").write_text("# moved\n" + small_job.MODEL)
     with pytest.raises(PatchFailed, match=r"model\.py:1: expected 'import os\\n'"):
         overlay(small_job.project(), sources, small_job.candidate(patched=True))
+
+
+def test_the_untouched_job_is_told_to_resume_and_keeps_its_fresh_sinks(sources: Sources) -> None:
+    verify = {"resume": {"set": {"flag:--resume": "@CHECKPOINT@", "flag:--batch": 2}}}
+    found = resuming(small_job.project(verify=verify), sources)
+    script = found.files["train.sh"]
+    assert f"--out {SINKS_TOKEN}/out" in script
+    assert "--resume @CHECKPOINT@" in script
+    assert "--batch 2" in script
+    assert found.remove == ("out",)
+
+
+def test_a_job_that_nothing_says_how_to_resume_is_refused(sources: Sources) -> None:
+    with pytest.raises(UserError, match="nothing says how this job goes on"):
+        resuming(small_job.project(), sources)
 
 
 @pytest.mark.parametrize("origin", PatchOrigin)
