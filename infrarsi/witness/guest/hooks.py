@@ -9,7 +9,7 @@ import threading
 
 import torch
 
-from . import alter, describe, snapshots
+from . import alter, describe, settings, snapshots
 from .account import digest_into
 from .autograd_walk import matmul_dtypes
 from .ending import begin_training_call
@@ -141,7 +141,7 @@ def optimizer_begins(recorder, optimizer):
                 step.rates.append(recorder.values.keep(rate))
             elif rate is not None:
                 step.rates.append([float(rate)])
-        recorder.say_settings(name, optimizer)
+        settings.say(recorder, name, optimizer)
     if not quiet():
         recorder.captured.add(name)
     found_inf = getattr(optimizer, "found_inf", None)

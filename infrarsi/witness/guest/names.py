@@ -35,3 +35,13 @@ def model_names(roots):
             for tensor in (getattr(parameter, "main_param", None), parameter):
                 if tensor is not None:
                     yield id(tensor), (weakref.ref(tensor), root.title + name)
+
+
+def new_title(name, roots):
+    """What goes in front of the parameter names of a model after the first."""
+    taken = {root.title for root in roots}
+    title, count = name + ".", 1
+    while title in taken:
+        count += 1
+        title = "%s#%d." % (name, count)
+    return title

@@ -2,6 +2,8 @@
 
 import torch
 
+from .states import dtype_lines
+
 TYPES = ("cuda", "cpu")
 
 
@@ -89,3 +91,16 @@ def facts(recorder, seen, gradients, before):
         "gradients": names(gradients),
         "buffers": buffers,
     }
+
+
+def say(recorder, step):
+    """Say precision where it changed, and in a timed run once the dtypes of optimizer states."""
+    before = recorder.said_precision
+    known = None if recorder.audit else before
+    said = facts(recorder, step.autocast, step.gradient_dtypes, known)
+    if said != before:
+        recorder.said_precision = said
+        recorder.channel.line("precision", dict(said, i=step.index), now=False)
+    if not recorder.audit and before is None:
+        for fields in dtype_lines(recorder):
+            recorder.channel.line("state", dict(fields, i=step.index), now=False)

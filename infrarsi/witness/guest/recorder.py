@@ -12,14 +12,14 @@ import weakref
 
 import torch
 
-from . import alter, describe, precision, snapshots, states
+from . import alter, describe, precision, snapshots
 from .account import MAX_EVAL_LOSSES, MAX_EVAL_OUTPUTS, Step
 from .digests import Digester, sample, sampled
 from .fingerprint import Patterns, norm_of
 from .later import Later
 from .looks import close_looks
 from .models import model_line
-from .names import Names
+from .names import Names, new_title
 from .settings import Settings
 from .snapshots import MAX_MODELS
 from .values import Values, quiet
@@ -129,20 +129,11 @@ class Recorder(object):
             return
         if self.models and len(self.models) < MAX_MODELS:
             root.prefix = root.name + "."
-            root.title = self.title(root.name)
+            root.title = new_title(root.name, self.models)
         self.models.append(root)
         if len(self.models) <= MAX_MODELS:
             self.channel.line("model", model_line(root), now=False)
             snapshots.at_start(self, root)
-
-    def title(self, name):
-        """What goes in front of the parameter names of a model after the first."""
-        taken = {root.title for root in self.models}
-        title, count = name + ".", 1
-        while title in taken:
-            count += 1
-            title = "%s#%d." % (name, count)
-        return title
 
     # -- boundaries
 
@@ -172,7 +163,7 @@ class Recorder(object):
         if step.index == 1:
             self.measured = self.static_bytes()
         if step.look and (step.index or last):
-            self.say_precision(step)
+            precision.say(self, step)
         self.check()
         self.queue.append(step)
         self.step = Step(step.index + 1, self.look(step.index + 1), now)
@@ -228,24 +219,6 @@ class Recorder(object):
             self.channel.line("optimizer", describe.optimizer_line(name, optimizer), now=False)
             list(self.settings.changes(name, optimizer))  # the line has just said them
         return name
-
-    def say_settings(self, name, optimizer):
-        """Say which settings of an optimizer's groups changed since they were last said."""
-        for group, changed in self.settings.changes(name, optimizer):
-            fields = {"i": self.step.index, "optimizer": name, "group": group, "settings": changed}
-            self.channel.line("settings", fields, now=False)
-
-    def say_precision(self, step):
-        """Say precision, and in a timed run the dtypes of optimizer states, where they changed."""
-        before = self.said_precision
-        known = None if self.audit else before
-        said = precision.facts(self, step.autocast, step.gradient_dtypes, known)
-        if said != before:
-            self.said_precision = said
-            self.channel.line("precision", dict(said, i=step.index), now=False)
-        if not self.audit and before is None:
-            for fields in states.dtype_lines(self):
-                self.channel.line("state", dict(fields, i=step.index), now=False)
 
     def dropped(self, p):
         """A functional dropout that an audit left out was called."""

@@ -19,7 +19,7 @@ def plain(value):
     return MISSING
 
 
-def changed(group, last):
+def differing(group, last):
     """{name: new value} of a group's settings, which `last` then holds; None if there are none."""
     out = None
     for name, value in group.items():
@@ -46,6 +46,13 @@ class Settings(object):
         for g, group in enumerate(optimizer.param_groups):
             if g == len(said):
                 said.append({})
-            settings = changed(group, said[g])
+            settings = differing(group, said[g])
             if settings:
                 yield g, settings
+
+
+def say(recorder, name, optimizer):
+    """Say which settings of an optimizer's groups changed since they were last said."""
+    for group, changed in recorder.settings.changes(name, optimizer):
+        fields = {"i": recorder.step.index, "optimizer": name, "group": group}
+        recorder.channel.line("settings", dict(fields, settings=changed), now=False)
