@@ -6,27 +6,41 @@ that was judged in the run is judged once more by this version of the checks.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infrarsi import __version__
 from infrarsi.cli.receipts import reference_results, stored
-from infrarsi.contract import CheckResult, Outcome, Status, Verdict
+from infrarsi.contract import CheckResult, Outcome, Project, Status, Verdict
 from infrarsi.errors import ExternalError, UserError
 from infrarsi.runs import RunDirectory, RunState
+
+if TYPE_CHECKING:
+    from infrarsi.verify import Evidence
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One receipt: what it was for, its verdict in the run (None: none was asked) and today's."""
+    """One receipt: what it was for, its verdict in the run (None: none is kept) and today's.
+
+    `same_then`: whether it was the same job in the run, where the journal has no more than that.
+    """
 
     what: str
     kind: str
     then: Verdict | None
     now: Verdict
+    same_then: bool | None = None
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether the journal says what it was in the run."""
+        return self.then is not None or self.same_then is not None
 
     @property
     def differences(self) -> list[str]:
         """The checks whose result is another one today, each as a line; `gained` left out."""
+        if self.same_then is not None and self.same_then is not self.now.same_job:
+            return [f"{_same(self.same_then)} in the run, now {_said(self.now)}"]
         return [
             f"{was.check}: {_word(was.status)} ({was.reason}), "
             f"now {_word(is_.status)} ({is_.reason})"
@@ -70,49 +84,69 @@ def rejudge(run: RunDirectory, events: tuple[Mapping[str, Any], ...]) -> list[Ju
         for result in results
         if evidence.like(result.kind) is not None and result is not evidence.perturbed
     ]
-    for execution_id, then in _verdicts(events, state):
+    for execution_id, then in _verdicts(events):
         result = stored(run, execution_id)
         now = judge(evidence, result, project)
         judged.append(Judged(execution_id, str(result.kind), then, now))
-    return judged
+    return judged + _longer(run, events, evidence, project)
 
 
-def _verdicts(
-    events: tuple[Mapping[str, Any], ...], state: RunState
-) -> Iterator[tuple[str, Verdict]]:
+def _longer(
+    run: RunDirectory, events: tuple[Mapping[str, Any], ...], evidence: "Evidence", project: Project
+) -> list[Judged]:
+    """The longer runs, each against the reference's of its length."""
+    from infrarsi.verify import judge_longer
+
+    found = []
+    for event in events:
+        if event["event"] != "long_run" or event["status"] not in ("passed", "failed"):
+            continue
+        steps = event["steps"]
+        names = [f"long-{who}-{steps}" for who in ("reference", event["candidate_id"])]
+        ours, theirs = (stored(run, _last_of(name, events)) for name in names)
+        now = judge_longer(evidence, ours, theirs, project, steps)
+        same = event["status"] == "passed"
+        found.append(Judged(theirs.execution_id, f"{theirs.kind}, longer", None, now, same))
+    return found
+
+
+def _last_of(name: str, events: tuple[Mapping[str, Any], ...]) -> str:
+    """The last execution of this name that counted; an infrastructure failure was repeated."""
+    ran = [
+        event["execution_id"]
+        for event in events
+        if event["event"] == "execution"
+        and event["execution_id"].startswith(name)
+        and event["outcome"] != Outcome.INFRA
+    ]
+    if not ran:
+        raise ExternalError(
+            f"the journal has no execution {name!r} for what it judges",
+            fix="restore journal.jsonl from a copy",
+        )
+    return str(ran[-1])
+
+
+def _verdicts(events: tuple[Mapping[str, Any], ...]) -> Iterator[tuple[str, Verdict]]:
     """(execution, verdict) of every trial, audit and pair that the journal has a verdict of."""
     for event in events:
         if event["event"] not in ("trial", "audit", "pair") or not event.get("verdict"):
             continue
-        execution_id = event.get("execution_id") or _candidate_of_pair(event, state)
-        yield str(execution_id), Verdict.from_dict(event["verdict"])
-
-
-def _candidate_of_pair(event: Mapping[str, Any], state: RunState) -> str:
-    """The candidate's execution of a pair: the last one of its name that counted."""
-    name = f"pair-{event['candidate_id']}-{event['index'] + 1:02d}B"
-    ran = [
-        e.execution_id
-        for e in state.executions
-        if e.execution_id.startswith(name) and e.outcome is not Outcome.INFRA
-    ]
-    if not ran:
-        raise ExternalError(
-            f"the journal has no execution {name!r} for a pair that it judges",
-            fix="restore journal.jsonl from a copy",
+        execution_id = event.get("execution_id") or _last_of(
+            f"pair-{event['candidate_id']}-{event['index'] + 1:02d}B", events
         )
-    return ran[-1]
+        yield str(execution_id), Verdict.from_dict(event["verdict"])
 
 
 def shown(judged: list[Judged], state: RunState) -> str:
     """The table, and `same verdicts` or what differs."""
     rows = [("execution", "kind", "then", "now")]
-    rows += [(one.what, one.kind, _said(one.then), _said(one.now)) for one in judged]
+    rows += [(one.what, one.kind, _then(one), _said(one.now)) for one in judged]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = [
         "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-    compared = [one for one in judged if one.then is not None]
+    compared = [one for one in judged if one.is_compared]
     differing = [one for one in compared if one.differences]
     lines.append("")
     if not differing:
@@ -129,7 +163,7 @@ def shown(judged: list[Judged], state: RunState) -> str:
 
 def insist_on_same(judged: list[Judged], run: RunDirectory) -> None:
     """Raise UserError where a verdict differs from the one in the journal."""
-    compared = [one for one in judged if one.then is not None]
+    compared = [one for one in judged if one.is_compared]
     differing = [one for one in compared if one.differences]
     if differing:
         raise UserError(
@@ -138,6 +172,14 @@ def insist_on_same(judged: list[Judged], run: RunDirectory) -> None:
             fix="the table names the checks: the records were changed, or this version judges "
             "otherwise than the one that ran",
         )
+
+
+def _then(one: Judged) -> str:
+    return _same(one.same_then) if one.same_then is not None else _said(one.then)
+
+
+def _same(same: bool) -> str:
+    return "same job" if same else "not the same job"
 
 
 def _said(verdict: Verdict | None) -> str:

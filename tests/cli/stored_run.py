@@ -156,6 +156,14 @@ class StoredRun:
             verdict=judge(self.evidence, theirs, self.project).to_dict(),
         )
 
+    def long_run(self, steps: int, status: str = "passed") -> None:
+        """A judged longer run; `result` has the length of a trial, which is long enough here."""
+        ours = result(f"long-reference-{steps}")
+        theirs = result(f"long-{CANDIDATE.id}-{steps}", step_s=0.08)
+        for one, who in ((ours, "reference"), (theirs, CANDIDATE.id)):
+            self.receipt(one, "verification", who)
+        self._add("long_run", candidate_id=CANDIDATE.id, status=status, steps=steps)
+
     def _add(self, event: str, **fields: Any) -> None:
         number = len(self.events)
         self.events.append({"n": number, "t": 1000.0 + number, "event": event, **fields})

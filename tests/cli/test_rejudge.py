@@ -1,6 +1,7 @@
 """`infrarsi report --rejudge`: the receipts alone give the verdicts of the run again."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,21 @@ def test_a_check_that_this_version_can_judge_besides_is_named_and_no_difference(
     assert (done.code, done.err) == (0, "")
     assert "same verdicts (4 judged again)\n" in done.out
     assert "not judged in the run, passed now: memory_cap\n" in done.out
+
+
+@pytest.mark.parametrize("status", ["passed", "failed"])
+def test_a_longer_run_is_judged_again(site: Site, status: str) -> None:
+    run = finished(site.folder / "run")
+    run.long_run(20, status)
+    done = site.infrarsi("report", "--rejudge", str(run.path))
+    if status == "passed":
+        assert (done.code, done.err) == (0, "")
+        assert "same verdicts (5 judged again)\n" in done.out
+        assert re.search(r"-20 +timed, longer +same job +same job, ", done.out)
+    else:
+        assert done.code == 2
+        assert "1 of 5 verdicts differ" in done.message
+        assert "  not the same job in the run, now same job, " in done.out
 
 
 @pytest.mark.parametrize("damage", ["gone", "torn"])
