@@ -12,6 +12,30 @@ ADAMW = "torch.optim.AdamW(groups, lr=args.lr, betas=(0.9, 0.95))"
 MAKE = "    model = GPT(args)\n"
 WRAP = "    ddp_model = DDP(model)\n"
 
+
+def autocast(name: str, expected: set[str], when: str, *rows: str) -> Case:
+    """Training forwards under bf16 autocast."""
+    return Case(
+        name,
+        DDP,
+        rows,
+        (
+            Edit(
+                "train.py",
+                FORWARD,
+                f'            with torch.autocast("cpu", torch.bfloat16, enabled={when}):\n'
+                f"    {FORWARD}",
+            ),
+            Edit(
+                "model.py",
+                "expert(x[mine]) * weight[mine].unsqueeze(-1)",
+                "(expert(x[mine]) * weight[mine].unsqueeze(-1)).to(y.dtype)",
+            ),
+        ),
+        expected=expected,
+    )
+
+
 CASES = (
     train(
         "frozen-block",
@@ -105,30 +129,19 @@ CASES = (
         PRECISE,
         (MAKE, MAKE + "    model.bfloat16()\n"),
     ),
-    train(
-        "bf16-autocast",
-        ("T13", "S25"),
-        {"precision"},
-        (FORWARD, '            with torch.autocast("cpu", torch.bfloat16):\n    ' + FORWARD),
-    ),
-    train(
-        "bf16-autocast-after-step-8",
-        ("T13", "H9"),
-        {"precision", *NUMBERS},
-        (
-            FORWARD,
-            '            with torch.autocast("cpu", torch.bfloat16, enabled=step >= 8):\n    '
-            + FORWARD,
-        ),
-    ),
+    autocast("bf16-autocast", {"precision"}, "True", "T13", "S25"),
+    autocast("bf16-autocast-after-step-8", {"precision", *NUMBERS}, "step >= 8", "T13", "H9"),
     train(
         "bf16-gradient-reduction",
         ("T13",),
         {"precision", "grad_norm_within_tol"},
         (
             WRAP,
-            WRAP + "    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks\n"
-            "    ddp_model.register_comm_hook(None, default_hooks.bf16_compress_hook)\n",
+            WRAP + "    def rounded(_, bucket):\n"
+            "        buffer = bucket.buffer().copy_(bucket.buffer().bfloat16()).div_(world)\n"
+            "        done = dist.all_reduce(buffer, async_op=True).get_future()\n"
+            "        return done.then(lambda future: future.value()[0])\n\n"
+            "    ddp_model.register_comm_hook(None, rounded)\n",
         ),
     ),
     train(
