@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from infrarsi.contract import CheckResult, ExecutionResult, Project, RunKind, Status
+from infrarsi.verify.chaos import Chaos, chaos_of
 from infrarsi.verify.evidence import Evidence
 from infrarsi.verify.fingerprints import model_lines
 from infrarsi.verify.floors import FLOORS
+from infrarsi.verify.gradients import split_names
 from infrarsi.verify.joined import Joined, Update, join
 from infrarsi.verify.numerics import (
     losses,
@@ -76,6 +78,16 @@ class Comparison:
         names = set(self.reference.updates[0].elements)
         found = {name for name in names if all(_repeats(a, b, name) for a, b in self.close_updates)}
         return frozenset(found) if found != names else frozenset()
+
+    @cached_property
+    def split_names(self) -> frozenset[str]:
+        """Parameters of which each rank holds a part, in either run."""
+        return split_names(self.reference, self.reference_result, self.result)
+
+    @cached_property
+    def chaos(self) -> Chaos:
+        """How much the job amplifies rounding; see `chaos.py`."""
+        return chaos_of(self.evidence, self.split_names)
 
     @property
     def bitwise(self) -> bool:

@@ -36,10 +36,10 @@ class Floors:
 
 FLOORS = {
     "float64": Floors(1e-6, 1e-4, 1e-6, 1e-7, 1e-4, 1e-4, 1e-5),
-    "float32": Floors(1e-4, 5e-4, 2e-4, 1e-4, 5e-4, 4e-3, 1e-4),
-    CUDA_FLOAT32: Floors(3e-4, 3e-3, 2e-3, 5e-4, 3e-3, 1e-2, 1e-3),
+    "float32": Floors(1e-4, 5e-4, 2e-4, 1e-5, 5e-4, 4e-3, 1e-4),
+    CUDA_FLOAT32: Floors(2e-4, 3e-3, 5e-4, 2e-5, 3e-3, 1e-2, 1e-3),
     "float16": Floors(1e-3, 1e-2, 1e-2, 1e-3, 6e-2, 1e-1, 1e-2),
-    "bfloat16": Floors(1e-3, 2e-2, 4e-2, 1.5e-3, 6e-2, 1e-1, 1.5e-2),
+    "bfloat16": Floors(1e-3, 2e-2, 7e-2, 6e-3, 6e-2, 1e-1, 1.5e-2),
 }
 WORST_END = 0.02
 """As `end`, for the single worst tensor; fp32 with a perturbed run only."""

@@ -41,13 +41,15 @@ class Gap:
     """The parameter that is furthest from the reference at one step.
 
     `ratio` is its distance over its scale; `found` and `wanted` are norms, None where the run has
-    no gradient for it or more than the reference has.
+    no gradient for it or more than the reference has. `missing`: the run, or one of its ranks, has
+    no gradient where the reference has one; such a parameter comes before any other.
     """
 
     ratio: float
     name: str
     found: float | None
     wanted: float | None
+    missing: bool = False
 
 
 def split_names(reference: Joined, *results: ExecutionResult) -> frozenset[str]:
@@ -94,11 +96,11 @@ def own_spread(evidence: Evidence, parts: frozenset[str]) -> dict[int, float]:
     return spread
 
 
-def drift(reference: Joined, other: Joined, parts: frozenset[str]) -> Gap:
+def drift(reference: Joined, other: Joined, parts: frozenset[str], until: int | None = None) -> Gap:
     """The parameter whose norm is off most in the mean over the steps, with its mean norms.
 
     Steps at which either side has no finite gradient take no part. Fewer than `MIN_STEPS` of them
-    are no mean: then nothing is off.
+    are no mean: then nothing is off. Steps from `until` on are left out.
     """
     names = renaming(gradient_names(reference), gradient_names(other))
     signed: dict[str, list[tuple[float, float, float]]] = {}
@@ -106,6 +108,8 @@ def drift(reference: Joined, other: Joined, parts: frozenset[str]) -> Gap:
         theirs = other.by_index.get(ours.index)
         if theirs is None or not has_gradients(theirs):
             continue
+        if until is not None and ours.index >= until:
+            break
         a = by_name([step.gradients for step in ours.ranks])
         b = by_name([step.gradients for step in theirs.ranks], names)
         sizes = {name: size(prints, in_parts=name in parts) for name, prints in a.items()}
@@ -123,10 +127,10 @@ def drift(reference: Joined, other: Joined, parts: frozenset[str]) -> Gap:
     return worst
 
 
-def own_drift(evidence: Evidence, parts: frozenset[str]) -> float:
+def own_drift(evidence: Evidence, parts: frozenset[str], until: int | None = None) -> float:
     """The same statistic for the perturbed run against the audit run."""
     pairs = own_pairs(evidence, RunKind.AUDIT)
-    return max((drift(base, other, parts).ratio for base, other in pairs), default=0.0)
+    return max((drift(base, other, parts, until).ratio for base, other in pairs), default=0.0)
 
 
 def _gap(ours: Update, theirs: Update, names: dict[str, str], parts: frozenset[str]) -> Gap:
@@ -138,15 +142,17 @@ def _gap(ours: Update, theirs: Update, names: dict[str, str], parts: frozenset[s
     for name in sorted({*a, *b}):
         wanted, found = a.get(name, []), b.get(name, [])
         split = name in parts
+        missing = False
         if wanted and found:
             ratio = apart(wanted, found, in_parts=split) / max(sizes[name], least)
-            if not split and len(found) < len(theirs.ranks) and len(wanted) == len(ours.ranks):
-                ratio = max(ratio, 1.0)  # a rank is without it
+            fewer = len(found) < len(theirs.ranks) and len(wanted) == len(ours.ranks)
+            missing = fewer and not split and sizes[name] > 0.0
         elif wanted:
-            ratio = 1.0 if sizes[name] > 0.0 else 0.0  # however small: it is not trained
+            missing = sizes[name] > 0.0  # however small: it is not trained
+            ratio = 1.0 if missing else 0.0
         else:
             ratio = size(found, in_parts=split) / least
-        if ratio > worst.ratio:
+        if (missing, ratio) > (worst.missing, worst.ratio):
             norms = [size(p, in_parts=split) if p else None for p in (found, wanted)]
-            worst = Gap(ratio, name, norms[0], norms[1])
+            worst = Gap(max(ratio, 1.0) if missing else ratio, name, norms[0], norms[1], missing)
     return worst

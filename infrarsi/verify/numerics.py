@@ -13,7 +13,7 @@ the distance apart over the distance travelled): honest in fp32 at most 5e-6, in
 learning rate x 1.01 9e-3 and 2.7e-2, one skipped step 7e-2.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,25 +135,37 @@ def lowest_precision(evidence: Evidence) -> str:
 
 
 def band(
-    floor: float, own: dict[int, float], steps: Sequence[int], factor: float = FACTOR
+    floor: float,
+    own: dict[int, float],
+    steps: Sequence[int],
+    factor: float = FACTOR,
+    growth: Floats | None = None,
 ) -> Floats:
     """What is allowed at each step: the grown floor, or `factor` times the reference's own spread.
 
     `own`: by step, how far runs of the reference stray from each other in the same statistic.
+    `growth`: by what that is widened at each step (`chaos`).
     """
     grown = floor * (1.0 + np.asarray(steps, dtype=np.float64) / _GROWTH_STEPS)
-    return np.maximum(grown, factor * envelope(own, steps))
+    wide = factor * envelope(own, steps)
+    return np.maximum(grown, wide if growth is None else wide * growth)
 
 
 def loss_limits(
-    evidence: Evidence, kind: RunKind, steps: Sequence[int], tolerance: float, lowest: str = ""
+    evidence: Evidence,
+    kind: RunKind,
+    steps: Sequence[int],
+    tolerance: float,
+    lowest: str = "",
+    growth: Floats | None = None,
 ) -> Floats:
     """The relative deviation allowed at each step: inside the band and the declared tolerance.
 
     `lowest`: the lowest precision in use, by default the reference's.
     """
     floor = FLOORS[lowest or lowest_precision(evidence)].loss
-    return np.minimum(band(floor, own_loss_spread(evidence, kind), steps), tolerance)
+    own = own_loss_spread(evidence, kind)
+    return np.minimum(band(floor, own, steps, growth=growth), tolerance)
 
 
 @dataclass(frozen=True)
@@ -181,7 +193,14 @@ def weight_steps(reference: Joined, candidate: Joined) -> list[int]:
 
 
 def weight_path(
-    evidence: Evidence, kind: RunKind, reference: Joined, candidate: Joined, lowest: str = ""
+    evidence: Evidence,
+    kind: RunKind,
+    reference: Joined,
+    candidate: Joined,
+    lowest: str = "",
+    *,
+    until: int | None = None,
+    growth: Callable[[Sequence[int]], Floats] | None = None,
 ) -> Deviation | None:
     """How far the weights' path is from the reference's; None with fewer than two shared steps.
 
@@ -196,36 +215,41 @@ def weight_path(
       fp32 honest changes stay below 1e-6; in bf16 they reach 3, so it is judged only where the
       perturbed run shows fp32's quiet, whatever the record says of precision;
     - elements that move in the reference and stand still in the candidate.
+
+    Steps from `until` on are left out of the first two; `growth` widens the bands (`chaos`).
     """
     steps = weight_steps(reference, candidate)
     if len(steps) < 2:
         return None
     ours, theirs = _path(reference, steps), _path(candidate, steps)
     travelled = _travelled(ours.values)
-    rounding = 4.0 * _EPSILON[parameter_precision(evidence.timed[0])] * np.abs(ours.values)
-    apart = _apart(ours.values, theirs.values, travelled, rounding)
-    own = _own_apart(evidence, kind, steps, apart.shape[1])
+    worst = [_standing_still(travelled, theirs.values, steps)]
+    kept = [step for step in steps if until is None or step < until]
+    if kept:
+        rounding = 4.0 * _EPSILON[parameter_precision(evidence.timed[0])] * np.abs(ours.values)
+        apart = _apart(ours.values, theirs.values, travelled, rounding)[: len(kept)]
+        own = _own_apart(evidence, kind, steps, apart.shape[1])[: len(kept)]
+        wide = FACTOR * own * (growth(kept)[:, None] if growth else 1.0)
+        worst += _judged_path(evidence, apart, own, wide, kept, lowest)
+    return max(worst, key=lambda deviation: deviation.ratio)
+
+
+def _judged_path(
+    evidence: Evidence, apart: Floats, own: Floats, wide: Floats, steps: Sequence[int], lowest: str
+) -> list[Deviation]:
+    """The quantile, and where rounding is quiet the worst element; arrays are [steps, elements]."""
     lowest = lowest or lowest_precision(evidence)
-    worst = [
-        _largest(
-            np.quantile(apart, _QUANTILE, axis=1),
-            np.maximum(FLOORS[lowest].path, FACTOR * np.quantile(own, _QUANTILE, axis=1)),
-            steps,
-            "of the way travelled",
-        )
-    ]
+    limit = np.maximum(FLOORS[lowest].path, np.quantile(wide, _QUANTILE, axis=1))
+    found = np.quantile(apart, _QUANTILE, axis=1)
+    worst = [_largest(found, limit, steps, "of the way travelled")]
     quiet = bool(np.max(np.quantile(own, _QUANTILE, axis=1)) <= FLOORS["float32"].path)
     if evidence.perturbed_run is not None and quiet and lowest in FINE:
-        allowed = WORST_ELEMENT + FACTOR * own
+        allowed = WORST_ELEMENT + wide
         column = np.argmax(apart / allowed, axis=1)
-        rows = np.arange(len(steps))
-        worst.append(
-            _largest(
-                apart[rows, column], allowed[rows, column], steps, "of the way of its worst element"
-            )
-        )
-    worst.append(_standing_still(travelled, theirs.values, steps))
-    return max(worst, key=lambda deviation: deviation.ratio)
+        at = np.arange(len(steps)), column
+        what = "of the way of its worst element"
+        worst.append(_largest(apart[at], allowed[at], steps, what))
+    return worst
 
 
 def _travelled(values: Floats) -> Floats:

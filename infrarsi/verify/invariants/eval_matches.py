@@ -139,7 +139,9 @@ def _values(comparison: Comparison, what: str, values: Callable[[Update], list[f
     if max(own.values(), default=0.0) > tolerance:
         return ""
     steps = [update.index for update in comparison.reference.updates if values(update)]
-    limits = band(FLOORS[comparison.lowest_precision].loss, own, steps)
+    growth = comparison.chaos.growth(steps)
+    limits = band(FLOORS[comparison.lowest_precision].loss, own, steps, growth=growth)
+    calm = set(comparison.chaos.judged(steps))
     for step, limit in zip(steps, limits, strict=True):
         theirs = comparison.candidate.by_index.get(step)
         if theirs is None:
@@ -152,6 +154,8 @@ def _values(comparison: Comparison, what: str, values: Callable[[Update], list[f
         if not found:
             return f"{where} was not seen, the reference has one"
         allowed = tolerance if comparison.has_dropout else min(float(limit), tolerance)
+        if step not in calm:
+            allowed = max(tolerance, 3.0 * own.get(step, 0.0))
         allowed = 0.0 if comparison.bitwise and not comparison.has_dropout else allowed
         off = _off(wanted, found)
         if not off <= allowed:

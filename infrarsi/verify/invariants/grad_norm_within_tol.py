@@ -7,8 +7,9 @@ noise. The gradients themselves are moved at once, and by much more than roundin
 How it is judged, in audit runs: one statistic, the largest over parameters and steps of the
 distance from the reference, over what is allowed at that step (`gradients.py` says what a distance
 is). What is allowed is the larger of a floor for the lowest precision in use, growing with the
-step, and 4 times the same statistic of the perturbed run, as an envelope. However chaotic the job,
-no more than `CAP` is allowed: half of a gradient missing is never rounding. What stays below that
+step, and 4 times the same statistic of the perturbed run, as an envelope. Where
+a job amplifies rounding the multiple grows, and where half of a gradient could be missing unseen
+nothing more is judged (`chaos.py`). What stays below that
 at each step may still be there at all of them: so the mean over the steps of signed deviations, in
 which rounding cancels, has a narrower band of the same make (`gradients.drift`).
 
@@ -24,6 +25,7 @@ optimizer in another process, or one whose step is compiled whole).
 """
 
 from infrarsi.contract import CheckResult
+from infrarsi.verify.chaos import CAP, MIN_STEPS
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
 from infrarsi.verify.floors import FLOORS
 from infrarsi.verify.gradients import (
@@ -32,14 +34,10 @@ from infrarsi.verify.gradients import (
     gaps,
     has_gradients,
     own_drift,
-    own_spread,
-    split_names,
 )
 from infrarsi.verify.numerics import GRADIENT_FACTOR, band
 
 CHECK = "grad_norm_within_tol"
-CAP = 0.5
-"""Share of a gradient; see above."""
 
 
 def judge(comparison: Comparison) -> CheckResult:
@@ -61,7 +59,7 @@ def judge(comparison: Comparison) -> CheckResult:
             return failed(
                 CHECK, f"step {update.index}: no gradient was seen, the reference has one"
             )
-    split = split_names(ours, comparison.reference_result, comparison.result)
+    split = comparison.split_names
     found = gaps(ours, theirs, split)
     if not found:
         return uncovered(CHECK, "no step has gradients in both runs")
@@ -71,30 +69,33 @@ def judge(comparison: Comparison) -> CheckResult:
 
 
 def _banded(comparison: Comparison, found: dict[int, Gap], split: frozenset[str]) -> CheckResult:
-    steps = sorted(found)
-    own = own_spread(comparison.evidence, split)
-    floor = FLOORS[comparison.lowest_precision].gradient
-    limits = band(floor, own, steps, GRADIENT_FACTOR)
+    gone = next((step for step in sorted(found) if found[step].missing), None)
+    if gone is not None:
+        return failed(CHECK, f"step {gone}: {_text(found[gone])}")
+    chaos = comparison.chaos
+    steps = chaos.judged(sorted(found))
+    if len(steps) < MIN_STEPS:
+        return uncovered(CHECK, "the reference departs from itself within its first steps")
+    floors = FLOORS[comparison.lowest_precision]
+    growth = chaos.growth(steps)
+    limits = band(floors.gradient, chaos.spread, steps, GRADIENT_FACTOR, growth)
     allowed = [min(float(limit), CAP) for limit in limits]
     ratios = [found[step].ratio / limit for step, limit in zip(steps, allowed, strict=True)]
     # The first step beyond its limit: later ones only follow from it.
     beyond = [at for at, ratio in enumerate(ratios) if not ratio <= 1.0]
     at = beyond[0] if beyond else ratios.index(max(ratios))
-    gap = found[steps[at]]
-    where = f"step {steps[at]}: {_text(gap)}"
+    where = f"step {steps[at]}: {_text(found[steps[at]])}"
     if beyond:
         return failed(CHECK, f"{where}, {allowed[at]:.2g} is allowed")
-    mean = drift(comparison.reference, comparison.candidate, split)
-    most = FLOORS[comparison.lowest_precision].drift
-    most = max(most, GRADIENT_FACTOR * own_drift(comparison.evidence, split))
+    mean = drift(comparison.reference, comparison.candidate, split, chaos.horizon)
+    own = GRADIENT_FACTOR * own_drift(comparison.evidence, split, chaos.horizon)
+    most = min(max(floors.drift, own * float(growth[-1])), CAP)
     if mean.ratio > most:
-        return failed(
-            CHECK, f"in the mean over all steps {_text(mean)}, {min(most, CAP):.2g} is allowed"
-        )
+        return failed(CHECK, f"in the mean over the steps {_text(mean)}, {most:.2g} is allowed")
     return passed(
         CHECK,
         f"{len(steps)} steps; worst at {where} of {allowed[at]:.2g} allowed; "
-        f"in the mean off by {mean.ratio:.2g} of {most:.2g} allowed",
+        f"in the mean off by {mean.ratio:.2g} of {most:.2g} allowed{chaos.note}",
     )
 
 

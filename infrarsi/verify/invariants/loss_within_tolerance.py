@@ -16,6 +16,9 @@ runs. What is allowed is the smaller of
   as an envelope. Step 0 is before any update, so it is the tightest: there, all that can differ is
   the forward pass.
 
+Beyond the horizon of a chaotic job (`chaos.py`) single losses say nothing; there their median
+deviation is held to the declared tolerance, or three times the reference's own.
+
 A step whose loss the reference has and the run has not is a failure. So is a printed loss that is
 not the one that was trained on, where the reference prints its own truly
 (`infrarsi.verify.printed`).
@@ -31,6 +34,7 @@ import math
 import numpy as np
 
 from infrarsi.contract import CheckResult
+from infrarsi.verify.chaos import MIN_STEPS, middle
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
 from infrarsi.verify.numerics import loss_limits, losses, own_loss_spread, relative_losses
 from infrarsi.verify.printed import printed_losses_disagree
@@ -75,7 +79,10 @@ def _every_step(
         for step, value in relative_losses(ours, theirs).items()
         if math.isfinite(ours[step])
     }
-    steps = sorted(found)
+    chaos = comparison.chaos
+    steps = chaos.judged(sorted(found)) if tolerance else sorted(found)
+    if len(steps) < MIN_STEPS:
+        return uncovered(CHECK, "the reference departs from itself within its first steps")
     values = np.asarray([found[step] for step in steps])
     allowed = loss_limits(
         comparison.evidence,
@@ -83,6 +90,7 @@ def _every_step(
         steps,
         tolerance,
         comparison.lowest_precision,
+        chaos.growth(steps),
     )
     ratio = values / np.maximum(allowed, 1e-300)
     at = int(np.argmax(ratio))
@@ -92,7 +100,24 @@ def _every_step(
     )
     if ratio[at] > 1.0:
         return failed(CHECK, f"{where}, {allowed[at]:.2g} is allowed")
-    return passed(CHECK, f"{len(steps)} steps; worst at {where} of {allowed[at]:.2g} allowed")
+    off, most = _beyond(comparison, {s: found[s] for s in found if s not in steps}, tolerance)
+    if not off <= most:
+        return failed(
+            CHECK,
+            f"from step {steps[-1] + 1} on losses are off by {off:.2g} in the middle, "
+            f"{most:.2g} is allowed",
+        )
+    text = f"{len(steps)} steps; worst at {where} of {allowed[at]:.2g} allowed"
+    return passed(CHECK, text + chaos.note)
+
+
+def _beyond(
+    comparison: Comparison, found: dict[int, float], tolerance: float
+) -> tuple[float, float]:
+    """The median deviation beyond the horizon, and what is allowed of it."""
+    spread = own_loss_spread(comparison.evidence, comparison.result.kind)
+    own = middle([spread[step] for step in found if step in spread])
+    return middle(list(found.values())), max(tolerance, 3.0 * own)
 
 
 def _mean(ours: dict[int, float], theirs: dict[int, float], tolerance: float) -> CheckResult:

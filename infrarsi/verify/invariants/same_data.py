@@ -29,7 +29,7 @@ import math
 from infrarsi.contract import CheckResult, RunKind
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
 from infrarsi.verify.floors import FINE, FLOORS
-from infrarsi.verify.gradients import gaps, own_spread, split_names
+from infrarsi.verify.gradients import gaps
 from infrarsi.verify.joined import Joined, Update
 from infrarsi.verify.numerics import (
     GRADIENT_FACTOR,
@@ -116,10 +116,9 @@ def _follows(comparison: Comparison, steps: list[int]) -> bool:
             return False
     if kind is RunKind.TIMED:
         return True
-    split = split_names(comparison.reference, comparison.reference_result, comparison.result)
-    found = gaps(comparison.reference, comparison.candidate, split)
-    own = own_spread(comparison.evidence, split)
-    limits = band(FLOORS[lowest].gradient, own, steps, GRADIENT_FACTOR)
+    found = gaps(comparison.reference, comparison.candidate, comparison.split_names)
+    spread = comparison.chaos.spread
+    limits = band(FLOORS[lowest].gradient, spread, steps, GRADIENT_FACTOR)
     return all(
         step in found and found[step].ratio <= min(float(limit), _OTHER)
         for step, limit in zip(steps, limits, strict=True)
