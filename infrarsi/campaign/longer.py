@@ -63,6 +63,7 @@ def confirm(
         speedup=found.speedup,
         reference_step_s=found.reference_step_s,
         candidate_step_s=found.candidate_step_s,
+        verdict=found.verdict.to_dict() if found.verdict else None,
     )
     return found
 
