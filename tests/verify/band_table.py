@@ -14,11 +14,11 @@ from infrarsi.verify import Evidence, judge, reference_evidence
 from infrarsi.verify.fingerprints import BROKEN
 from infrarsi.verify.gradients import drift, gaps, split_names
 from infrarsi.verify.joined import join
-from infrarsi.verify.numerics import losses, relative_losses, weight_path
+from infrarsi.verify.numerics import losses, relative_losses
 from infrarsi.verify.weights import quantile, renamed, state_gap, states, tensors, way_gaps
 
 STEPS = 30
-COLUMNS = ("loss", "gradient", "mean", "path", "end", "state")
+COLUMNS = ("loss", "gradient", "mean", "end", "state")
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,11 @@ def figures(evidence: Evidence, result: Any) -> dict[str, float]:
     split = split_names(base, evidence.audit, result)
     ours = tensors(evidence.audit)
     off = relative_losses(losses(base), losses(run))
-    path = weight_path(evidence, RunKind.AUDIT, base, run)
     end = quantile(way_gaps(ours, renamed(ours, tensors(result)), "float32"), 0.8)
     found = {
         "loss": max(off.values(), default=0.0),
         "gradient": max((gap.ratio for gap in gaps(base, run, split).values()), default=0.0),
         "mean": drift(base, run, split).ratio,
-        "path": path.found if path else 0.0,
         "end": end.ratio,
         "state": state_gap(states(evidence.audit), states(result)).ratio,
     }
