@@ -4,6 +4,7 @@
     python benchmarks/witness_overhead.py examples/ddp_gpt --within --steps 300
     python benchmarks/witness_overhead.py examples/ddp_gpt --within --set n-layer=12
     python benchmarks/witness_overhead.py --fixed
+    python benchmarks/witness_overhead.py --looks
 
 The first form runs a copy of an example (its `train.sh`, with more steps and a log line every few
 steps) in ABBA order and prints the ratio of step times, with over without, and a 95 % interval. The
@@ -22,10 +23,10 @@ single steps that
 the machine disturbs widen the mean's interval alone. The cost of passing calls on is not in it
 (under 0.5 us a module call, see below).
 
-The last form measures the cost itself rather than a small difference of two large times: a model
+The form `--fixed` measures the cost itself rather than a small difference of two large times: a model
 so small that a step takes under a millisecond, thousands of steps, CPU time of the training
 thread. It gives microseconds a step and a module call, which divided by a real job's step time
-bound the witness's share of it.
+bound the witness's share of it. `--looks` tells ordinary steps of such a job from close looks.
 """
 
 import argparse
@@ -68,6 +69,27 @@ for i in range(steps + 1):
     if i == 300: began = time.thread_time()
     model(x).backward(); optimizer.step(); optimizer.zero_grad()
 print("%.9f" % ((time.thread_time() - began) / (steps + 1 - 300)))
+"""
+
+
+LOOKS_JOB = """
+import gc, statistics, sys, time, torch
+torch.manual_seed(0); torch.set_num_threads(1)
+depth = int(sys.argv[1])
+lines = [torch.nn.Identity() for _ in range(depth)]
+model = torch.nn.Sequential(*lines, torch.nn.Linear(4, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+x = torch.ones(2, 4)
+recorder = next((o for o in gc.get_objects() if type(o).__name__ == "Recorder"), None)
+times = {False: [], True: []}
+for i in range(2001):
+    began = time.thread_time()
+    model(x).sum().backward()
+    look = bool(recorder and recorder.step.look)
+    optimizer.step(); optimizer.zero_grad()
+    if i > 200: times[look].append(time.thread_time() - began)
+tenth = {look: sorted(spent)[len(spent) // 10] for look, spent in times.items() if spent}
+print("%.9f %.9f" % (tenth[False], tenth.get(True, 0.0)))
 """
 
 
@@ -224,11 +246,11 @@ def within(folder: Path, steps: int, flags: Flags) -> None:
             subprocess.run(["bash", "train.sh"], cwd=copy, env=env, check=True)
 
 
-def fixed_step_s(depth: int, witness: bool) -> float:
-    """Seconds a step of the tiny job with `depth` empty modules in it."""
+def printed_by(job: str, steps: int, depth: int, witness: bool) -> list[float]:
+    """The numbers that a tiny job with `depth` empty modules in it prints."""
     with tempfile.TemporaryDirectory() as temp:
-        (Path(temp) / "job.py").write_text(FIXED_JOB)
-        config = WitnessConfig("5a" * 16, RunKind.TIMED, 3001, "job", ("/tmp",))
+        (Path(temp) / "job.py").write_text(job)
+        config = WitnessConfig("5a" * 16, RunKind.TIMED, steps, "job", ("/tmp",))
         with Collector(Path(temp), config) as collector:
             extra = collector.environment(os.environ) if witness else {}
             collector.start_clock()
@@ -240,7 +262,23 @@ def fixed_step_s(depth: int, witness: bool) -> float:
                 text=True,
                 check=True,
             )
-    return float(done.stdout)
+    return [float(number) for number in done.stdout.split()]
+
+
+def fixed_step_s(depth: int, witness: bool) -> float:
+    """Seconds a step of the tiny job."""
+    return printed_by(FIXED_JOB, 3001, depth, witness)[0]
+
+
+def looks() -> None:
+    """Print what ordinary steps and close looks take: the tenth percentile of one run each."""
+    for depth in (0, 200):
+        bare, _ = printed_by(LOOKS_JOB, 2001, depth, False)
+        step, look = printed_by(LOOKS_JOB, 2001, depth, True)
+        print(
+            f"{depth} modules: {1e6 * bare:.0f} us a step, with the witness {1e6 * step:.0f} us, "
+            f"on a close look {1e6 * look:.0f} us"
+        )
 
 
 def fixed(repeats: int) -> None:
@@ -268,7 +306,10 @@ def main() -> None:
     parser.add_argument("--within", action="store_true", help="alternate inside one process")
     parser.add_argument("--set", action="append", default=[], metavar="FLAG=N", help="of train.sh")
     parser.add_argument("--fixed", action="store_true", help="the cost of a step and a module call")
+    parser.add_argument("--looks", action="store_true", help="ordinary steps and close looks")
     args = parser.parse_args()
+    if args.looks:
+        looks()
     if args.fixed:
         fixed(args.pairs)
     flags = [(flag, int(value)) for flag, value in (text.split("=") for text in args.set)]
