@@ -23,7 +23,7 @@ single steps that
 the machine disturbs widen the mean's interval alone. The cost of passing calls on is not in it
 (under 0.5 us a module call, see below).
 
-The form `--fixed` measures the cost itself rather than a small difference of two large times: a model
+The form `--fixed` measures the cost itself, not a small difference of two large times: a model
 so small that a step takes under a millisecond, thousands of steps, CPU time of the training
 thread. It gives microseconds a step and a module call, which divided by a real job's step time
 bound the witness's share of it. `--looks` tells ordinary steps of such a job from close looks.
