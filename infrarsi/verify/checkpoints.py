@@ -64,12 +64,16 @@ class Alike:
 class Allowed:
     """How far values may stray: the precision whose floors apply, and how far parameters moved.
 
-    `travelled` is by a parameter's name, in the reference. `bitwise`: not at all.
+    `travelled` is by a parameter's name, in the reference. `bitwise`: not at all. `growth` widens
+    what is allowed beyond the perturbed run's own deviation; a job that is `beyond` its horizon
+    (`chaos.py`) does not repeat its own numbers, so that only emptied tensors are judged.
     """
 
     lowest: str
     travelled: Mapping[str, float]
     bitwise: bool = False
+    growth: float = 1.0
+    beyond: bool = False
 
 
 def checkpoints_in(manifests: Manifests) -> dict[str, Manifest]:
@@ -275,7 +279,7 @@ def _values(
     for is_state, keys in groups.items():
         if keys:
             table = _Deviations.of(keys, ours, theirs, own, {} if is_state else allowed.travelled)
-            fault, told = table.judge(allowed.lowest, is_state)
+            fault, told = table.judge(allowed, is_state)
             if fault:
                 return fault, ""
             worst = told if not is_state else worst or told
@@ -336,23 +340,26 @@ class _Deviations:
         matrix = np.asarray([len(ours[key]["shape"]) > 1 for key in keys])
         return cls(tuple(keys), off(theirs), off(own), bool(own), matrix, emptied)
 
-    def judge(self, lowest: str, is_state: bool) -> tuple[str, str]:
+    def judge(self, allowed: Allowed, is_state: bool) -> tuple[str, str]:
         """(what is wrong, else the figures)."""
+        lowest, factor = allowed.lowest, FACTOR * allowed.growth
         what = "the optimizer state" if is_state else "the weights"
         if self.emptied:
             return f"`{self.emptied[0]}` is zero, in the reference it is not", ""
+        if allowed.beyond:
+            return "", "values are not compared, since the reference departs from itself"
         floor = FLOORS[lowest].gradient / _SHARE_MOVED if is_state else FLOORS[lowest].end
         off = float(np.quantile(self.found, _QUANTILE))
-        allowed = max(floor, FACTOR * float(np.quantile(self.own, _QUANTILE)))
-        told = f"{what} off by {off:.2g} of their way, {allowed:.2g} is allowed"
-        if off > allowed:
+        most = max(floor, factor * float(np.quantile(self.own, _QUANTILE)))
+        told = f"{what} off by {off:.2g} of their way, {most:.2g} is allowed"
+        if off > most:
             at = int(np.argmax(self.found))
             return f"{told}; most in `{self.keys[at]}`", ""
         if not is_state:
             # In 16 bits some vectors are noise (biases of keys), which no perturbed run shows.
             is_fine = lowest in FINE
             judged = self.is_matrix | (self.has_own and is_fine)
-            limit = (WORST_END if is_fine else _WORST_LOW) + FACTOR * self.own
+            limit = (WORST_END if is_fine else _WORST_LOW) + factor * self.own
             over = np.where(judged, self.found / limit, 0.0)
             at = int(np.argmax(over))
             if over[at] > 1.0:

@@ -39,11 +39,19 @@ def judge(comparison: Comparison) -> CheckResult:
     ours = evidence.audit.checkpoints
     if not checkpoints_in(ours):
         return uncovered(CHECK, _none(project.workload.optimizer_steps, bool(project.sinks)))
+    chaos = comparison.chaos
+    steps = sorted(chaos.spread)
     found = compare(
         ours,
         comparison.result.checkpoints,
         evidence.perturbed.checkpoints if evidence.perturbed else {},
-        Allowed(comparison.lowest_precision, travelled_by(evidence.audit), comparison.bitwise),
+        Allowed(
+            comparison.lowest_precision,
+            travelled_by(evidence.audit),
+            comparison.bitwise,
+            growth=float(chaos.growth(steps[-1:])[-1]) if steps else 1.0,
+            beyond=chaos.horizon is not None and not comparison.bitwise,
+        ),
     )
     if found.fault:
         return failed(CHECK, found.fault)
