@@ -105,8 +105,9 @@ def _longer(
         names = [f"long-{who}-{steps}" for who in ("reference", event["candidate_id"])]
         ours, theirs = (stored(run, _last_of(name, events)) for name in names)
         now = judge_longer(evidence, ours, theirs, project, steps)
-        same = event["status"] == "passed"
-        found.append(Judged(theirs.execution_id, f"{theirs.kind}, longer", None, now, same))
+        then = Verdict.from_dict(event["verdict"]) if event.get("verdict") else None
+        same = None if then else event["status"] == "passed"
+        found.append(Judged(theirs.execution_id, f"{theirs.kind}, longer", then, now, same))
     return found
 
 

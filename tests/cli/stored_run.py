@@ -19,7 +19,7 @@ from infrarsi.contract import (
 )
 from infrarsi.contract.files import load
 from infrarsi.runs import RunDirectory
-from infrarsi.verify import judge, reference_evidence
+from infrarsi.verify import judge, judge_longer, reference_evidence
 
 STEPS, TOKENS, STEP_S = 20, 1024, 0.1
 CONTRACT = f"""schema: infrarsi-project-v1
@@ -156,13 +156,16 @@ class StoredRun:
             verdict=judge(self.evidence, theirs, self.project).to_dict(),
         )
 
-    def long_run(self, steps: int, status: str = "passed") -> None:
+    def long_run(self, steps: int, status: str, *, with_verdict: bool = False) -> None:
         """A judged longer run; `result` has the length of a trial, which is long enough here."""
         ours = result(f"long-reference-{steps}")
         theirs = result(f"long-{CANDIDATE.id}-{steps}", step_s=0.08)
         for one, who in ((ours, "reference"), (theirs, CANDIDATE.id)):
             self.receipt(one, "verification", who)
-        self._add("long_run", candidate_id=CANDIDATE.id, status=status, steps=steps)
+        judged = judge_longer(self.evidence, ours, theirs, self.project, steps)
+        verdict = judged.to_dict() if with_verdict else None
+        fields = {"candidate_id": CANDIDATE.id, "status": status, "steps": steps}
+        self._add("long_run", **fields, verdict=verdict)
 
     def _add(self, event: str, **fields: Any) -> None:
         number = len(self.events)

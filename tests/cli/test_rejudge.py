@@ -93,6 +93,14 @@ def test_a_longer_run_is_judged_again(site: Site, status: str) -> None:
         assert "  not the same job in the run, now same job, " in done.out
 
 
+def test_a_longer_run_whose_verdict_was_kept_is_compared_check_by_check(site: Site) -> None:
+    run = finished(site.folder / "run")
+    run.long_run(20, "passed", with_verdict=True)
+    done = site.infrarsi("report", "--rejudge", str(run.path))
+    assert (done.code, done.err) == (0, "")
+    assert re.search(r"-20 +timed, longer +same job, (\d+) of 16 +same job, \1 of 16", done.out)
+
+
 @pytest.mark.parametrize("damage", ["gone", "torn"])
 def test_a_receipt_that_cannot_be_read_is_the_world_s_fault(site: Site, damage: str) -> None:
     run = finished(site.folder / "run")
