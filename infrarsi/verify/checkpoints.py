@@ -41,6 +41,9 @@ _EPSILON = {"float64": 2.2e-16, "float32": 1.2e-7, "bfloat16": 7.8e-3, "float16"
 _QUANTILE = 0.8
 _WORST_LOW = 0.1
 """As `WORST_END`, where the job computes in 16 bits, and of matrices alone."""
+_SAVED_EXACTLY, _SAVED_ROUGHLY = 1e-6, 1e-3
+"""Relative, of norms: what the reference saves as it was trained, and what a run may save for it.
+Averages may have the norm of the weights by chance, so the second is wider."""
 _SHARE_MOVED = 0.1  # of its norm, where it is not known how far a tensor has travelled
 _EMPTY = 1e-3
 
@@ -74,6 +77,8 @@ class Allowed:
     bitwise: bool = False
     growth: float = 1.0
     beyond: bool = False
+    trained: tuple[Mapping[str, float], Mapping[str, float]] = ({}, {})
+    """Norms of the last recorded weights, by name: the reference's, and the judged run's own."""
 
 
 def checkpoints_in(manifests: Manifests) -> dict[str, Manifest]:
@@ -124,6 +129,8 @@ def compare(ours: Manifests, theirs: Manifests, own: Manifests, allowed: Allowed
         fault = _content(name, ours[name], theirs[partner], own.get(twin or "", {}))
         worst = ""
         if not fault:
+            fault = _not_trained(ours[name], theirs[partner], allowed.trained)
+        if not fault:
             three = (ours[name], theirs[partner], own.get(twin or "", {}))
             fault, worst = _values(name, three, allowed)
         if fault:
@@ -148,6 +155,12 @@ def travelled_by(result: ExecutionResult | None) -> dict[str, float]:
             if start is not None:
                 found[name] = max(found.get(name, 0.0), distance(start, end))
     return found
+
+
+def trained_norms(result: ExecutionResult) -> dict[str, float]:
+    """The norm of each parameter in the first rank's last recorded weights, by name."""
+    lines = result.ranks[0].weights if result.ranks else ()
+    return {name: norm for (_, name), (norm, _) in _weights(lines, "end").items()}
 
 
 def _weights(lines: Iterable[Mapping[str, Any]], when: str) -> dict[tuple[Any, str], Print]:
@@ -245,6 +258,26 @@ def _plain(
             return f"`{key}` is {other!r}, in the reference {value!r}"
         if _RATES.search(key) and not _equal(value, other, 1e-6):
             return f"`{key}` is {other!r}, in the reference {value!r}"
+    return ""
+
+
+def _not_trained(
+    ours: Manifest, theirs: Manifest, trained: tuple[Mapping[str, float], Mapping[str, float]]
+) -> str:
+    """A tensor that the reference saves as it was trained last, and the run does not.
+
+    It takes the run's own weights as the witness saw them, so it holds in a chaotic job as well.
+    """
+    for key, entry in ours.get("tensors", {}).items():
+        name = key.rpartition("/")[2]
+        last = [norms.get(name) for norms in trained]
+        seen = [fingerprint(e.get("values")) for e in (entry, theirs["tensors"][key])]
+        if last[0] is None or last[1] is None or seen[0] is None or seen[1] is None:
+            continue
+        if not math.isclose(seen[0][0], last[0], rel_tol=_SAVED_EXACTLY):
+            continue
+        if not math.isclose(seen[1][0], last[1], rel_tol=_SAVED_ROUGHLY, abs_tol=1e-12):
+            return f"`{key}` has norm {seen[1][0]:.6g}, but {last[1]:.6g} was trained"
     return ""
 
 

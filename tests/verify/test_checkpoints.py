@@ -11,6 +11,7 @@ from made_records import PROJECT, Job, run
 
 from infrarsi.contract import CheckResult, ExecutionResult, Outcome, RunKind, Status
 from infrarsi.verify import Evidence, coverage, judge, judge_resumed, to_resume_from
+from infrarsi.verify.checkpoints import Allowed, compare
 
 Manifests = dict[str, dict[str, Any]]
 NAME = "out/step_30.pt"
@@ -30,7 +31,7 @@ def manifests(wobble: float = 0.0, dtype: str = "float32") -> Manifests:
         norm = math.sqrt(math.prod(shape)) * 0.1
         moved = norm * (1 + wobble * (-1) ** number)
         tensors[f"model/{name}"] = tensor(shape, moved, 0.3 * moved, dtype)
-        tensors[f"ema/{name}"] = tensor(shape, moved, 0.2 * moved, dtype)
+        tensors[f"ema/{name}"] = tensor(shape, 0.9 * moved, 0.2 * moved, dtype)
         tensors[f"optimizer/state/{number}/exp_avg"] = tensor(shape, 0.01 * moved, 0.0)
         tensors[f"optimizer/state/{number}/step"] = tensor([], 30.0, 30.0)
         scalars[f"optimizer/param_groups/0/params/{number}"] = number
@@ -233,6 +234,21 @@ def test_timed_runs_are_not_judged_and_a_switch_turns_it_off() -> None:
     assert check({}, RunKind.TIMED).status is Status.NOT_COVERED
     off = PROJECT.verify.model_copy(update={"resume_check": False})
     assert "switched off" in check({}, verify=off).reason
+
+
+def test_beyond_the_horizon_what_was_trained_must_be_what_is_saved() -> None:
+    ours, stale = manifests(), copy.deepcopy(manifests())
+    norms = {
+        key.removeprefix("model/"): entry["values"][0]
+        for key, entry in ours[NAME]["tensors"].items()
+        if key.startswith("model/")
+    }
+    _all_moved("model", 0.3)(stale)
+    moved = {name: 1.3 * norm for name, norm in norms.items()}
+    honest = Allowed("float32", {}, beyond=True, trained=(norms, moved))
+    assert compare(ours, stale, {}, honest).fault == ""
+    cheat = Allowed("float32", {}, beyond=True, trained=(norms, {**moved, "head.weight": 1.0}))
+    assert "`model/head.weight` has norm" in compare(ours, stale, {}, cheat).fault
 
 
 def test_where_numbers_must_be_equal_rounding_fails() -> None:

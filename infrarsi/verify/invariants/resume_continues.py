@@ -13,6 +13,8 @@ How it is judged, in two layers:
    random state and schedule among them; step counts and learning rates equal; weights and state
    within bands as in `optimizer_steps`: the distance from the reference's tensor over the way that
    it has travelled, its 80 % quantile against the floor or the perturbed run, and its worst tensor.
+   A tensor that the reference saves as it was trained last must be what the run trained last; that
+   holds as well beyond the horizon of a chaotic job (`chaos.py`), where values are not compared.
    Flags that say how an optimizer is implemented, and stored command-line arguments, may differ.
 2. Where the contract says how (`verify.resume`), the unmodified code resumes from the candidate's
    checkpoint and from the reference's own, before promotion. Both runs must train on alike
@@ -23,7 +25,13 @@ read. `verify.resume_check: false` switches both layers off.
 """
 
 from infrarsi.contract import CheckResult, RunKind
-from infrarsi.verify.checkpoints import Allowed, checkpoints_in, compare, travelled_by
+from infrarsi.verify.checkpoints import (
+    Allowed,
+    checkpoints_in,
+    compare,
+    trained_norms,
+    travelled_by,
+)
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
 
 CHECK = "resume_continues"
@@ -51,6 +59,7 @@ def judge(comparison: Comparison) -> CheckResult:
             comparison.bitwise,
             growth=float(chaos.growth(steps[-1:])[-1]) if steps else 1.0,
             beyond=chaos.horizon is not None and not comparison.bitwise,
+            trained=(trained_norms(evidence.audit), trained_norms(comparison.result)),
         ),
     )
     if found.fault:
