@@ -1,8 +1,10 @@
 """The harness's side of the witness: receives, stamps and keeps what each rank says.
 
-The harness's clock decides speed, so every line is stamped the moment it is read, before it is
-looked at. Lines are kept in `witness/rank<R>.jsonl` of the receipt folder as they came, each with
-its stamp in front; `infrarsi.node.rank_files` turns such files into `RankRecord`s.
+The harness's clock decides speed. A line's stamp is when the kernel took it from its process
+(`stamps`), so it does not matter that the sockets are looked at only every few milliseconds; where
+the kernel gives no stamps, the thread waits at the sockets and stamps what it reads. Lines are kept
+in `witness/rank<R>.jsonl` of the receipt folder as they came, each with its stamp in front;
+`infrarsi.node.rank_files` turns such files into `RankRecord`s.
 """
 
 import json
@@ -24,10 +26,12 @@ from typing import Any, BinaryIO
 from infrarsi.contract.execution import RunKind
 from infrarsi.contract.record import RankRecord
 from infrarsi.node.rank_files import load_ranks, stamped
+from infrarsi.node.stamps import ask_for_stamps, receive
 
 SOCKET_VARIABLE = "INFRARSI_WITNESS_SOCK"
 INJECT_DIR = Path(__file__).resolve().parent.parent / "witness" / "inject"
 _STEADY_WINDOW = 15  # step times that the live median is taken over
+_LOOK_EVERY_S = 0.01  # a waiting reader would be woken by every line, on the rank's account
 _DRAIN_S = 5.0  # a process that outlives the command must not hold up its receipt
 
 
@@ -91,6 +95,7 @@ class _Rank:
     open: bool = True
     pid: int = 0
     unwritten: str = ""
+    last_s: float = 0.0
 
     def keep(self, text: bytes) -> None:
         """Write a stamped line; a disk that does not take it costs the rest of the record."""
@@ -135,7 +140,7 @@ class Collector:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._dir = tempfile.mkdtemp(prefix="irw", dir=_short_temp())
         self._path = os.path.join(self._dir, "s")
-        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._server.bind(self._path)
         self._server.listen(128)
         self._server.setblocking(False)
@@ -217,52 +222,70 @@ class Collector:
 
     def _serve(self) -> None:
         while True:
-            timeout = None
-            if self._stop_at is not None:
-                timeout = min(0.2, self._stop_at - time.monotonic()) if self._buffers else 0.0
-            ready = self._selector.select(max(0.0, timeout) if timeout is not None else None)
-            now = time.monotonic() - self._start
+            ready = self._selector.select(self._patience())
             for key, _ in ready:
                 if key.fileobj is self._server:
                     self._accept()
                 elif key.fileobj == self._wake_read:
                     os.read(self._wake_read, 64)
-                else:
-                    assert isinstance(key.fileobj, socket.socket)
-                    self._receive(key.fileobj, now)
-            if self._stop_at is None or ready:
+            found = [self._receive(connection) for connection in list(self._buffers)]
+            if self._stop_at is None or ready or any(found):
                 continue
             if not self._buffers or time.monotonic() >= self._stop_at:
                 return
 
+    def _patience(self) -> float | None:
+        """How long to wait at the server's socket before the connections are looked at again."""
+        if self._buffers:
+            return _LOOK_EVERY_S
+        return 0.0 if self._stop_at is not None else None
+
     def _accept(self) -> None:
         connection, _ = self._server.accept()
         connection.setblocking(False)
+        ask_for_stamps(connection)
         self._buffers[connection] = b""
-        self._selector.register(connection, selectors.EVENT_READ)
 
-    def _receive(self, connection: socket.socket, now: float) -> None:
-        try:
-            data = connection.recv(1 << 18)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._drop(connection)
-            return
+    def _receive(self, connection: socket.socket) -> bool:
+        """Take in all that has come; whether there was anything."""
+        came = False
+        while True:
+            try:
+                data, sent = receive(connection)
+            except BlockingIOError:
+                break
+            except OSError:
+                data, sent = b"", None
+            if not data:
+                self._drop(connection)
+                return True
+            came = True
+            self._take(connection, data, sent)
+        if came:
+            self._release()
+        return came
+
+    def _take(self, connection: socket.socket, data: bytes, sent: float | None) -> None:
         *lines, rest = (self._buffers[connection] + data).split(b"\n")
         self._buffers[connection] = rest
         rank = self._by_connection.get(connection)
+        now = (time.monotonic() if sent is None else sent) - self._start
+        if rank is not None:
+            self._wait_at(connection, stamped=sent is not None)
+            now = rank.last_s = max(now, rank.last_s)
         with self._lock:
-            self._last_s = now
+            self._last_s = max(now, self._last_s or now)
             for line in lines:
                 if rank is None:
                     rank = self._greet(connection, line, now)
                     continue
                 rank.keep(stamped(line, now))
                 self._follow(rank, line, now)
-        self._release()
+
+    def _wait_at(self, connection: socket.socket, *, stamped: bool) -> None:
+        """Without the kernel's stamps, be woken by this connection from now on."""
+        if not stamped and connection not in self._selector.get_map():
+            self._selector.register(connection, selectors.EVENT_READ)
 
     def _greet(self, connection: socket.socket, line: bytes, now: float) -> _Rank | None:
         """Open the file of a process that said hello, and tell it what it has to know."""
@@ -307,7 +330,8 @@ class Collector:
                 _send(rank.connection, b"bye\n")
 
     def _drop(self, connection: socket.socket) -> None:
-        self._selector.unregister(connection)
+        if connection in self._selector.get_map():
+            self._selector.unregister(connection)
         connection.close()
         rest = self._buffers.pop(connection)
         rank = self._by_connection.pop(connection, None)

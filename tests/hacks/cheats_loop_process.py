@@ -27,7 +27,7 @@ import socket
 
 
 def forge():
-    place = socket.socket(socket.AF_UNIX)
+    place = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     place.connect(os.environ["INFRARSI_WITNESS_SOCK"])
     lines = [{"k": "hello", "pid": os.getpid(), "rank": 0, "world_size": 1}]
     for n in range(12):
@@ -46,7 +46,7 @@ def replay():
     import json
     import socket
 
-    place = socket.socket(socket.AF_UNIX)
+    place = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     place.connect(os.environ["INFRARSI_WITNESS_SOCK"])
     answers = place.makefile()
     kind, chain = None, b""

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from infrarsi.contract.execution import RunKind
 from infrarsi.contract.record import RankRecord
 from infrarsi.node.collector import INJECT_DIR, SOCKET_VARIABLE, Collector, WitnessConfig
 from infrarsi.node.rank_files import load_rank, load_ranks
+from infrarsi.node.stamps import ask_for_stamps, receive
 from infrarsi.witness.guest.wire import Channel
 
 CONFIG = WitnessConfig("00" * 16, RunKind.TIMED, 4, "witness", ("/tmp",))
@@ -230,3 +232,41 @@ def test_a_record_that_cannot_be_opened_is_told_to_the_process(tmp_path: Path) -
         with pytest.raises(ValueError, match="Expecting value"):
             hello(collector)
         assert collector.progress().ranks == 0
+
+
+def test_a_line_is_stamped_when_it_was_sent_however_late_it_is_read(tmp_path: Path) -> None:
+    server, client = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with server, client:
+        server.setblocking(False)
+        ask_for_stamps(server)
+        before = time.monotonic()
+        client.send(b"first")
+        between = time.monotonic()
+        limit = time.monotonic() + 0.2
+        while time.monotonic() < limit:
+            os.sched_yield()
+        client.send(b"second")
+        after = time.monotonic()
+        first, first_s = receive(server)
+        second, second_s = receive(server)
+        with pytest.raises(BlockingIOError):
+            receive(server)
+    assert (first, second) == (b"first", b"second")
+    assert first_s is not None
+    assert second_s is not None
+    slack = 0.01  # between two clocks that are read one after the other on a busy machine
+    assert before - slack <= first_s <= between + slack
+    assert limit - slack <= second_s <= after + slack
+
+
+def test_a_line_longer_than_a_packet_arrives_whole(tmp_path: Path) -> None:
+    with Collector(tmp_path, CONFIG) as collector:
+        channel = hello(collector)
+        channel.line("head", {"torch": "2", "long": "x" * 300_000})
+        channel.line("end", {"steps": 0, "world_size": 1})
+        channel.drain(10.0)
+        channel.wait_for_bye(10.0)
+        channel.abandon()
+        (record,) = collector.ranks()
+    assert record.sealed
+    assert len(record.head["long"]) == 300_000

@@ -219,7 +219,7 @@ def test_a_hidden_sitecustomize_is_run_first(tmp_path):
 
 def test_a_witness_that_fails_removes_itself_with_one_line(tmp_path, tmp_path_factory):
     folder = tmp_path_factory.mktemp("s")
-    server = socket.socket(socket.AF_UNIX)
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     server.bind(str(folder / "s"))
     server.listen(8)
 

@@ -1,4 +1,8 @@
-"""The line to the harness: chained JSON lines over a Unix socket that never blocks a step."""
+"""The line to the harness: chained JSON lines over a Unix socket that never blocks a step.
+
+Sequenced packets and not a stream, since the kernel stamps packets: the harness then need not wait
+at the socket, and a send wakes nobody. Packets have no meaning of their own; lines may span them.
+"""
 
 import hashlib
 import json
@@ -6,6 +10,7 @@ import socket
 import threading
 import time
 
+PACKET = 1 << 15  # bytes; a packet is sent whole or not at all
 MAX_UNSENT = 32 << 20  # a harness that reads nothing for so long is gone
 
 
@@ -15,7 +20,7 @@ class Channel(object):
     def __init__(self, path, hello):
         self.lock = threading.RLock()
         self.chain, self.number, self.unsent = b"", 0, b""
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self.socket.settimeout(10.0)
             self.socket.connect(path)
@@ -28,12 +33,9 @@ class Channel(object):
 
     def _read_line(self):
         """The next line from the harness, within the socket's time-out."""
-        data = b""
-        while not data.endswith(b"\n"):
-            got = self.socket.recv(1)
-            if not got:
-                raise EOFError("the harness closed its socket")
-            data += got
+        data = self.socket.recv(1 << 16)  # one packet a line
+        if not data:
+            raise EOFError("the harness closed its socket")
         return data
 
     def line(self, kind, fields, now=True):
@@ -54,7 +56,7 @@ class Channel(object):
         with self.lock:
             while self.unsent:
                 try:
-                    sent = self.socket.send(self.unsent)
+                    sent = self.socket.send(self.unsent[:PACKET])
                 except BlockingIOError:
                     break
                 self.unsent = self.unsent[sent:]
@@ -65,8 +67,8 @@ class Channel(object):
         """Send everything, waiting at most so long; only at the end of a process."""
         with self.lock:
             self.socket.settimeout(timeout_s)
-            self.socket.sendall(self.unsent)
-            self.unsent = b""
+            while self.unsent:
+                self.unsent = self.unsent[self.socket.send(self.unsent[:PACKET]) :]
 
     def wait_for_bye(self, timeout_s):
         """Wait until the harness has every rank's end, or for so long."""
