@@ -55,7 +55,12 @@ CASES = (
     Case("nothing", DDP),
     Case("bigger-micro-batch", DDP, settings=(("micro_batch", 8), ("accumulation", 1))),
     Case("smaller-micro-batch", DDP, settings=(("micro_batch", 2), ("accumulation", 4))),
-    Case("one-rank-more-accumulation", DDP, settings=(("processes", 1), ("accumulation", 4))),
+    Case(
+        "one-rank-more-accumulation",
+        DDP,
+        edits=(Edit("train.sh", "NPROC=${NPROC:-2}", "NPROC=1"),),
+        settings=(("accumulation", 4),),
+    ),
     Case("two-workers", DDP, settings=(("workers", 2),)),
     Case("two-threads", DDP, settings=(("threads", 2),)),
     train("fused-adamw", (ADAMW, ADAMW.replace("0.95))", "0.95), fused=True)"))),
