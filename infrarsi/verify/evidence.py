@@ -1,10 +1,10 @@
 """What the reference is: its runs, checked to be fit to judge others by."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from infrarsi.contract import ExecutionResult, Outcome, RunKind
+from infrarsi.contract import ExecutionResult, Outcome, RunKind, Verdict
 from infrarsi.errors import UserError
 from infrarsi.stats import Noise, noise_of_runs
 from infrarsi.verify.joined import Joined, join
@@ -21,6 +21,10 @@ class Evidence:
     timed: tuple[ExecutionResult, ...]
     audit: ExecutionResult | None = None
     perturbed: ExecutionResult | None = None
+    known: dict[tuple[RunKind, str], Verdict] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+    """Verdicts of the reference on itself, kept by `judgement` so that they are made once."""
 
     @cached_property
     def timed_runs(self) -> tuple[Joined, ...]:

@@ -42,9 +42,13 @@ def _covered(results: list[CheckResult]) -> str:
 
 def _own_verdict(evidence: Evidence, kind: RunKind, project: Project) -> Verdict:
     """The reference against itself: which checks can be judged at all."""
+    key = kind, project.contract_hash()
+    if key in evidence.known:
+        return evidence.known[key]
     own = evidence.like(kind) or evidence.timed[0]
     comparison = Comparison(evidence, replace(own, kind=kind), project)
-    return Verdict(_own_results(comparison))
+    evidence.known[key] = Verdict(_own_results(comparison))
+    return evidence.known[key]
 
 
 def _own_results(comparison: Comparison) -> tuple[CheckResult, ...]:
