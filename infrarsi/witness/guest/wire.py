@@ -54,21 +54,26 @@ class Channel(object):
     def flush(self):
         """Hand over what fits without waiting; the rest goes first next time."""
         with self.lock:
-            while self.unsent:
-                try:
-                    sent = self.socket.send(self.unsent[:PACKET])
-                except BlockingIOError:
-                    break
-                self.unsent = self.unsent[sent:]
+            self._send_packets()
             if len(self.unsent) > MAX_UNSENT:
                 raise OSError("the harness does not read its socket")
+
+    def _send_packets(self):
+        """Send until all is gone or, on a socket that does not wait, until it takes no more."""
+        start = 0
+        try:
+            while start < len(self.unsent):
+                start += self.socket.send(self.unsent[start : start + PACKET])
+        except BlockingIOError:
+            pass
+        finally:
+            self.unsent = self.unsent[start:]
 
     def drain(self, timeout_s):
         """Send everything, waiting at most so long; only at the end of a process."""
         with self.lock:
             self.socket.settimeout(timeout_s)
-            while self.unsent:
-                self.unsent = self.unsent[self.socket.send(self.unsent[:PACKET]) :]
+            self._send_packets()
 
     def wait_for_bye(self, timeout_s):
         """Wait until the harness has every rank's end, or for so long."""
