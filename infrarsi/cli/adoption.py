@@ -26,28 +26,37 @@ class Consent(StrEnum):
         return cls.YES if yes else cls.ASK if asks else cls.NONE
 
 
-def adopt(run: RunDirectory, console: Console, *, consent: Consent, branch: str | None) -> None:
+def adopt(
+    run: RunDirectory,
+    console: Console,
+    *,
+    consent: Consent,
+    branch: str | None,
+    project: Path | None = None,
+) -> None:
     """Show the change of a run and write it if the user consents.
 
-    Where nothing is written, it says how to do it later.
+    The folder that is written into is named first: that of the run's project, or `project`. Where
+    nothing is written, it says how to do it later. Raises UserError where the user has asked for a
+    change to be written and the run has none, or where it is not plain which folder is meant.
     """
     state = RunState.of(read(run.journal).events)
-    if state.finished is None:
-        console.say(
-            f"This run is not finished: complete it with `infrarsi finish {shown(run.path)}`."
-        )
+    if state.finished is None or state.promoted_id is None:
+        _nothing_to_apply(run, state, console, consent)
         return
-    if state.promoted_id is None:
-        console.say(f"There is nothing to apply. Report: {shown(run.report)}")
+    change, policy = _change(run, state, project)
+    if change.is_applied and not branch:
+        _say_applied(run, change, console)
         return
-    change, policy = _change(run, state)
-    console.say("The change:\n")
+    files = (*change.there, *change.files) if branch else change.files
+    console.say(f"The change, to {', '.join(f.path for f in files)} in {_folder(change.root)}:\n")
     console.say(change.diff.rstrip("\n") or "(no text changes)")
     for refusal in change.refusals:
         console.say(f"The code is left alone: {refusal}.")
     if change.refusals:
         console.say("Only infrarsi_optimized.sh and infrarsi.patch are written.")
-    later = f"Write it with `infrarsi apply --write {shown(run.path)}`."
+    named = f" --project {shown(project)}" if project else ""
+    later = f"Write it with `infrarsi apply --write {shown(run.path)}{named}`."
     if policy == "never" and consent in (Consent.YES, Consent.ASK):
         console.say(f"Nothing was changed: infrarsi.yaml says `policy: {{apply: never}}`. {later}")
     elif _consents(consent, f"nothing was changed. {later}"):
@@ -56,26 +65,54 @@ def adopt(run: RunDirectory, console: Console, *, consent: Consent, branch: str 
         console.say(f"Nothing was changed. {later}")
 
 
+def _nothing_to_apply(
+    run: RunDirectory, state: RunState, console: Console, consent: Consent
+) -> None:
+    """Say that a run has no change; an error where one was to be written."""
+    if state.finished is None:
+        what = "this run is not finished, so nothing of it is verified"
+        fix = f"complete it with `infrarsi finish {shown(run.path)}`"
+    else:
+        what = "this run recommends nothing, so there is nothing to apply"
+        fix = f"read why with `infrarsi report {shown(run.path)}`"
+    if consent is Consent.WRITE:
+        raise UserError(what, where=str(shown(run.path)), fix=fix)
+    console.say(f"{what[0].upper()}{what[1:]}; {fix}.")
+
+
+def _say_applied(run: RunDirectory, change: "Change", console: Console) -> None:
+    names = ", ".join(file.path for file in change.there)
+    if change.refusals:
+        console.say(f"{names} in {_folder(change.root)} are there already; nothing was changed.")
+        for refusal in change.refusals:
+            console.say(f"The code is left alone: {refusal}.")
+        console.say("Apply the code by hand: `patch -p1 < infrarsi.patch`.")
+        return
+    console.say(f"Already applied by this run; nothing to do: {names} in {_folder(change.root)}.")
+    console.say(f"Report: {shown(run.report)}")
+
+
+def _folder(root: Path) -> str:
+    """A folder by its name from here, and by its whole path where that is not the same."""
+    near = shown(root)
+    return f"{near} ({root})" if near != root else str(root)
+
+
 def _consents(consent: Consent, otherwise: str) -> bool:
     if consent is Consent.ASK:
         return ask("Apply this change? [y/N] ", on_interrupt=otherwise) in ("y", "yes")
     return consent is not Consent.NONE
 
 
-def _change(run: RunDirectory, state: RunState) -> "tuple[Change, str]":
+def _change(run: RunDirectory, state: RunState, named: Path | None) -> "tuple[Change, str]":
+    from infrarsi.cli.finding import project_of
     from infrarsi.contract import SnapshotRef
     from infrarsi.contract.files import load
     from infrarsi.workspace import Sources, digests, plan
 
+    root, snapshot_root = project_of(run.path, state.started, named)
     project = load(run.contract).project
-    root = Path(state.started["project_root"])
-    if not root.is_dir():
-        raise UserError(
-            "the project of this run is not there any more",
-            where=str(root),
-            fix=f"put it back; the change itself is in {shown(run.report)}",
-        )
-    snapshot = SnapshotRef(state.started["snapshot"], state.started["snapshot_root"], root.name)
+    snapshot = SnapshotRef(state.started["snapshot"], str(snapshot_root), root.name)
     candidate = state.candidates[state.promoted_id or ""]
     change = plan(
         root,

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from infrarsi.cli.console import Console, ask, shown
+from infrarsi.cli.finding import project_of
 from infrarsi.cli.options import HERE
 from infrarsi.cli.workflow import Job
 from infrarsi.contract import Project
@@ -73,8 +74,12 @@ def job_to_resume(run: RunDirectory, target: Path) -> Job:
     return _loaded(job.root / FILE_NAME) if (job.root / FILE_NAME).is_file() else job
 
 
-def job_of_run(run: RunDirectory) -> Job:
-    """The job that a run was started for, with the contract that it began with."""
+def job_of_run(run: RunDirectory, project: Path | None = None) -> Job:
+    """The job that a run was started for, with the contract that it began with.
+
+    `project` names its folder where the run was moved or copied. Raises UserError where it is not
+    plain which folder is meant.
+    """
     state = RunState.of(read(run.journal).events)
     if not state.started:
         raise UserError(
@@ -83,7 +88,7 @@ def job_of_run(run: RunDirectory) -> Job:
             fix="start a new one with `infrarsi optimize`",
         )
     file = load(run.contract)
-    return Job(Path(state.started["project_root"]), file, file.project)
+    return Job(project_of(run.path, state.started, project)[0], file, file.project)
 
 
 def confirm_plan(project: Project, console: Console, *, asks: bool) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from infrarsi import __version__
 from infrarsi.cli import apply, doctor, finish, init, optimize, report, run
+from infrarsi.cli.finding import NEWEST
 from infrarsi.errors import ExternalError, Interrupted, UserError
 
 app = typer.Typer(
@@ -55,6 +56,16 @@ def with_shorthand(arguments: list[str]) -> list[str]:
     return arguments
 
 
+def with_newest(arguments: list[str]) -> list[str]:
+    """`run --resume` without a run means the newest one."""
+    found = list(arguments)
+    for index, word in enumerate(arguments):
+        follows = arguments[index + 1] if index + 1 < len(arguments) else "-"
+        if arguments[0] == "run" and word == "--resume" and follows.startswith("-"):
+            found[index] = f"--resume={NEWEST}"
+    return found
+
+
 def render(error: UserError) -> str:
     """An error for a person: place, fact, one thing to do."""
     head = f"{error.where}: {error.what}" if error.where else error.what
@@ -63,7 +74,7 @@ def render(error: UserError) -> str:
 
 def main() -> None:
     """Run the command line; exit codes 0, 1 (a bug), 2 (the user's), 3 (the world), 130."""
-    sys.argv[1:] = with_shorthand(sys.argv[1:])
+    sys.argv[1:] = with_newest(with_shorthand(sys.argv[1:]))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: it ends in good order
     try:
         app()

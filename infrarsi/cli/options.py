@@ -93,7 +93,15 @@ Target = Annotated[
     Path, typer.Argument(help="Launch script, folder, or infrarsi.yaml [this folder].")
 ]
 RunDir = Annotated[
-    Path | None, typer.Argument(help="Run directory [the newest under .infrarsi/runs].")
+    Path | None,
+    typer.Argument(
+        metavar="[RUN]",
+        help="Run directory, the name of a run, or a project [this folder's newest run].",
+    ),
+]
+ProjectDir = Annotated[
+    Path | None,
+    typer.Option("--project", help="The project that is changed [the one the run was made of]."),
 ]
 
 Rejudge = Annotated[

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from infrarsi.cli.finding import find_run, run_path
 from infrarsi.cli.options import Out, Rejudge, RunDir
 
 _JOURNAL = "journal.jsonl"
@@ -12,20 +13,19 @@ def report(run: RunDir = None, out: Out = None, rejudge: Rejudge = False) -> Non
     if rejudge:
         _judge_again(run, out)
         return
-    folder = run or max((out or Path(".infrarsi") / "runs").glob(f"*/{_JOURNAL}"), default=None)
-    folder = folder.parent if folder and folder.name == _JOURNAL else folder
+    folder = run_path(run, out)
     if folder and _is_up_to_date(folder):
         print((folder / "REPORT.md").read_text(encoding="utf-8"), end="")
     else:
-        print(_made(run, out), end="")
+        print(_made(folder or run, out), end="")
 
 
 def _judge_again(run: Path | None, out: Path | None) -> None:
     """Print all verdicts of a run, then and now; raises UserError where they differ."""
     from infrarsi.cli.rejudge import insist_on_same, rejudge, shown
-    from infrarsi.runs import DEFAULT_ROOT, RunDirectory, RunState, read
+    from infrarsi.runs import RunState, read
 
-    folder = RunDirectory.open(run) if run else RunDirectory.newest(out or DEFAULT_ROOT)
+    folder = find_run(run, out)
     events = read(folder.journal).events
     judged = rejudge(folder, events)
     print(shown(judged, RunState.of(events)))
@@ -45,8 +45,8 @@ def _made(run: Path | None, out: Path | None) -> str:
     """The report of a run that has none as of now; raises UserError without a run."""
     from infrarsi.cli.workflow import promoted_diff
     from infrarsi.report import report as render
-    from infrarsi.runs import DEFAULT_ROOT, RunDirectory, RunState, read
+    from infrarsi.runs import RunState, read
 
-    folder = RunDirectory.open(run) if run else RunDirectory.newest(out or DEFAULT_ROOT)
+    folder = find_run(run, out)
     state = RunState.of(read(folder.journal).events)
     return render(state, patch=promoted_diff(state))

@@ -21,7 +21,10 @@ def run(
     on_interrupt: o.Interrupt = o.OnInterrupt.VERIFY,
     no_doctor: o.NoDoctor = False,
     resume: Annotated[
-        Path | None, typer.Option("--resume", help="Continue this run; its spending counts.")
+        Path | None,
+        typer.Option(
+            "--resume", metavar="[RUN]", help="Continue this run, or the newest; its costs count."
+        ),
     ] = None,
     out: o.Out = None,
     ray_address: o.RayAddress = None,
@@ -30,12 +33,12 @@ def run(
     """Reference, search and verification; nothing of yours is changed."""
     from infrarsi.cli.console import Console, shown
     from infrarsi.cli.drafting import job_to_resume, load_job
+    from infrarsi.cli.finding import find_run
     from infrarsi.cli.preferences import check
     from infrarsi.cli.workflow import conduct, is_complete, opened, summary
-    from infrarsi.runs import RunDirectory
 
     console = Console(verbose=verbose)
-    resumed = RunDirectory.open(resume) if resume else None
+    resumed = find_run(resume, out) if resume else None
     preferences = o.Preferences(
         llm,
         screens,
@@ -49,7 +52,10 @@ def run(
     )
     check(preferences)
     if resumed is not None and is_complete(resumed):
-        console.say("This run is complete: print it with `infrarsi report`, or start a new one.")
+        console.say(
+            f"This run is complete: print it with `infrarsi report {shown(resumed.path)}`, "
+            "or start a new one."
+        )
         return
     job = job_to_resume(resumed, target) if resumed else load_job(target)
     with opened(job, preferences, console, out=out, resume=resumed) as open_:
@@ -58,4 +64,8 @@ def run(
     console.say(summary(state))
     console.say(f"Report: {shown(open_.run.report)}")
     if state.promoted_id:
-        console.say("Show the change with `infrarsi apply`, write it with `--write`.")
+        folder = shown(open_.run.path)
+        console.say(
+            f"Show the change with `infrarsi apply {folder}`, write it with "
+            f"`infrarsi apply --write {folder}`."
+        )

@@ -34,7 +34,8 @@ class Change:
     """What would be written into `root`, and `diff`, which shows all of it.
 
     `refusals` says why the code is left alone (one sentence each); then `files` holds only the
-    launch script and `infrarsi.patch`. Empty `files` means that there is nothing to apply.
+    launch script and `infrarsi.patch`. `there` are files that have the change's text already; they
+    are not written again. Empty `files` means that there is nothing to apply.
     """
 
     root: Path
@@ -43,11 +44,17 @@ class Change:
     refusals: tuple[str, ...] = ()
     script: str = optimized_script.NAME
     run_id: str = ""
+    there: tuple[FileChange, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The project-relative paths that are written."""
         return tuple(file.path for file in self.files)
+
+    @property
+    def is_applied(self) -> bool:
+        """Whether every file has its text already, so that nothing is left to write."""
+        return bool(self.there) and not self.files
 
 
 def plan(
@@ -63,7 +70,8 @@ def plan(
 
     `sources` are the files as they were measured, `expected` their digests (`sha256:...`). Code
     that differs from what was measured, is read-only, or is dirty in git is left alone, and a patch
-    file takes its place. Raises UserError if `infrarsi_optimized.sh` is somebody else's.
+    file takes its place; code that has the patched text already is done. Raises UserError if
+    `infrarsi_optimized.sh` is somebody else's.
     """
     root = project_root.resolve()
     new_code = patched(project, sources, candidate)
@@ -72,29 +80,39 @@ def plan(
     diff = make(before, new_code)
     launch = LaunchText.of(project, sources)
     measured = {*project.editable, *project.frozen, *([launch.path] if launch.path else [])}
-    refusals = (*_refusals(root, code, expected), *_moved_on(root, measured, code, expected))
+    there = tuple(file for file in code if _content(root, file.path) == file.after)
+    left = tuple(file for file in code if file not in there)
     changed = launch.with_settings(project, candidate.settings)
-    text = optimized_script.render(
-        optimized_script.Facts(
+
+    def script_with(patch_file: str | None) -> FileChange:
+        facts = optimized_script.Facts(
             project.launch.command,
             run_id,
             candidate.describe(),
             tuple(sorted(new_code)),
-            PATCH_NAME if refusals and diff else None,
-        ),
-        changed,
-    )
-    script = _script_change(root, optimized_script.place(launch.path), text, launch.path)
-    files = [script]
-    if refusals and diff:
-        files.append(_patch_file(root, diff))
-    elif not refusals:
-        files = [*code, script]
+            patch_file,
+        )
+        text = optimized_script.render(facts, changed)
+        return _script_change(root, optimized_script.place(launch.path), text, launch.path)
+
+    script = script_with(None)
+    refusals: tuple[str, ...] = ()
+    if left or script.before != script.after:
+        refusals = (*_refusals(root, left, expected), *_moved_on(root, measured, code, expected))
+    files = [*left, script]
+    if refusals and left:
+        script = script_with(PATCH_NAME)
+        names = [file.path for file in left]
+        own = make({n: before[n] for n in names}, {n: new_code[n] for n in names})
+        files = [script, _patch_file(root, own)]
+    there += tuple(file for file in files if file not in left and file.before == file.after)
+    text = script.after.decode()
     old_script = script.before.decode(errors="replace") if script.before is not None else None
     shown = diff + make(
         {} if old_script is None else {script.path: old_script}, {script.path: text}
     )
-    return Change(root, tuple(files), shown, refusals, script.path, run_id)
+    files = [file for file in files if file not in there]
+    return Change(root, tuple(files), shown, refusals, script.path, run_id, there)
 
 
 def write(change: Change) -> tuple[Path, ...]:
@@ -138,7 +156,8 @@ def write_on_branch(change: Change, branch: str) -> str:
             where=str(change.root),
             fix=f"apply {PATCH_NAME} by hand",
         )
-    blobs = {file.path: (file.before, file.after, file.mode) for file in change.files}
+    files = (*change.there, *change.files)
+    blobs = {file.path: (file.before, file.after, file.mode) for file in files}
     subject = "Apply what InfraRSI found and verified"
     message = f"{subject}\n\nRun {change.run_id}." if change.run_id else subject
     return git.commit_on_branch(change.root, branch, blobs, message)

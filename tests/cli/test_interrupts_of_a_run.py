@@ -76,13 +76,13 @@ def test_nothing_of_a_killed_run_is_left(killed: Killed) -> None:
 def test_a_killed_run_says_how_to_complete_it(killed: Killed) -> None:
     report = killed.site.infrarsi("report")
     assert (report.code, report.err) == (0, "")
-    assert "**Not finished.** Complete it with `infrarsi finish`" in report.out
+    assert "**Not finished.** Complete it with `infrarsi finish " in report.out
     plan = killed.site.infrarsi("finish", "--dry-run")
     assert (plan.code, plan.err) == (0, "")
     assert "Would verify against the reference, best first:\n  micro_batch=" in plan.out
     applied = killed.site.infrarsi("apply", "--write")
     assert (applied.code, applied.err) == (0, "")
-    assert f"not finished: complete it with `infrarsi finish {killed.run}`" in applied.out
+    assert f"; complete it with `infrarsi finish {killed.run}`" in applied.out
 
 
 def test_a_run_is_not_resumed_under_another_contract(killed: Killed) -> None:

@@ -134,7 +134,8 @@ def test_what_a_person_reads_is_narrow_and_says_how_long_it_takes(whole: Finishe
     lines = whole.optimized.out.splitlines()
     assert any(line.startswith("Search: up to 1 trial of about") for line in lines)
     assert any(line.startswith("  A pair takes about") for line in lines)
-    shown = lines[: lines.index("The change:")]
+    at = next(n for n, line in enumerate(lines) if line.startswith("The change, to "))
+    shown = lines[:at]
     assert [line for line in shown if len(line) > 160] == []
 
 
@@ -150,6 +151,7 @@ def test_apply_shows_and_writes_only_when_told_to(finished: Finished) -> None:
     site = finished.site
     shown = site.infrarsi("apply")
     assert (shown.code, shown.err) == (0, "")
+    assert f"The change, to train.py, infrarsi_optimized.sh in job ({site.job}):" in shown.out
     assert "num_workers=2" in shown.out
     assert site.tree() == finished.before
     written = site.infrarsi("apply", "--write")
@@ -167,6 +169,13 @@ def test_apply_shows_and_writes_only_when_told_to(finished: Finished) -> None:
     assert "step 11 loss" in ran.stdout, ran.stderr
     assert (site.job / "out" / "model.pt").exists()
     (site.job / "out" / "model.pt").unlink()
+    report = (finished.run / "REPORT.md").read_bytes()
+    new = site.tree()
+    again = site.infrarsi("apply", "--write")
+    assert (again.code, again.err) == (0, "")
+    assert "Already applied by this run; nothing to do" in again.out
+    assert site.tree() == new, "no script anew, no infrarsi.patch"
+    assert (finished.run / "REPORT.md").read_bytes() == report
 
 
 def test_a_file_that_changed_since_is_left_alone(finished: Finished) -> None:

@@ -343,3 +343,39 @@ def test_a_branch_is_refused_where_the_commit_is_not_what_was_measured(in_git: J
     with pytest.raises(UserError, match="is not what the run measured"):
         write_on_branch(change, "faster")
     assert in_git.git("branch", "--list", "faster") == ""
+
+
+def test_what_is_applied_already_is_not_written_again(job: Job) -> None:
+    write(job.plan())
+    before = tree_digest(job.root)
+    again = job.plan()
+    assert again.is_applied
+    assert (again.files, again.refusals) == ((), ())
+    write(again)
+    assert tree_digest(job.root) == before
+    assert not (job.root / "infrarsi.patch").exists()
+
+
+def test_what_is_applied_in_part_is_completed(job: Job) -> None:
+    first = job.plan()
+    write(first)
+    (job.root / first.script).unlink()
+    rest = job.plan()
+    assert (rest.paths, rest.refusals) == ((first.script,), ())
+
+
+def test_a_patch_that_is_there_already_is_not_written_again(job: Job) -> None:
+    (job.root / "model.py").write_text("# mine\n")
+    first = job.plan()
+    assert "infrarsi.patch" in first.paths
+    write(first)
+    again = job.plan()
+    assert again.is_applied
+    assert again.refusals == first.refusals
+
+
+def test_a_change_that_is_applied_but_not_committed_can_still_go_on_a_branch(in_git: Job) -> None:
+    write(in_git.plan())
+    write_on_branch(in_git.plan(), "faster")
+    names = in_git.git("show", "--name-only", "--format=", "faster").split("\n")
+    assert set(filter(None, names)) == {"model.py", "infrarsi_optimized.sh"}
