@@ -275,11 +275,11 @@ MODEL = (
         after_build(
             "    import torch\n\n"
             "    whole = torch.nn.functional.scaled_dot_product_attention\n\n"
-            "    def windowed(query, key, value, **kwargs):\n"
+            "    def windowed(query, key, value, attn_mask=None, dropout_p=0.0, *rest, **kwargs):\n"
             "        length = query.shape[-2]\n"
             "        near = torch.ones(length, length, dtype=torch.bool).tril().triu(-12)\n"
-            "        kwargs.update(attn_mask=near, is_causal=False)\n"
-            "        return whole(query, key, value, **kwargs)\n\n"
+            "        kwargs.update(is_causal=False)\n"
+            "        return whole(query, key, value, near, dropout_p, **kwargs)\n\n"
             "    torch.nn.functional.scaled_dot_product_attention = windowed\n"
         ),
         "loss_within_tolerance",
