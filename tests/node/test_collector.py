@@ -35,6 +35,8 @@ def run_rank(collector: Collector, rank: int, world: int, steps: int) -> Channel
     channel.line("head", {"torch": "2"})
     for index in range(steps):
         step(channel, index)
+    channel.drain(10.0)  # more than the socket holds goes out with the next line, but none comes
+    channel.socket.setblocking(False)
     return channel
 
 
