@@ -13,7 +13,10 @@ from tiny_training import Variant, train
 from infrarsi.contract import RunKind
 from infrarsi.verify import Evidence, judge, reference_evidence
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),  # torch 2.13's compiler
+]
 RATE = 3e-3
 JOBS = {
     "fp32-adamw": Variant(),
