@@ -15,6 +15,8 @@ from infrarsi.draft.batch import batch_settings, micro_batch
 from infrarsi.draft.environment import environment_knobs
 from infrarsi.draft.knobs import Found, Surroundings
 from infrarsi.draft.machine import Machine
+from infrarsi.draft.nodes import asked_nodes
+from infrarsi.draft.parsers import insist_on_known, undefined
 from infrarsi.draft.roles import Role, digest, roles
 from infrarsi.draft.settings import Setting, settings
 from infrarsi.draft.sinks import Sinks, find
@@ -165,6 +167,7 @@ class _Drafting:
         sinks = find(self.target, self.sources, self.settings)
         files = roles(self.sources)
         self.tell("stack", told=f"{kind.place}")
+        self._redirected()
         resuming = resumes.find(self.settings, self.sources, size, list(sinks.places))
         if resuming is not None:
             self.tell("verify", "resume", told=resuming.told)
@@ -192,17 +195,34 @@ class _Drafting:
             unknowns=tuple(dict.fromkeys([*self.unknowns, *self.around.unknowns])),
         )
 
+    def _redirected(self) -> None:
+        """A job that sets HOME keeps things elsewhere than in the user's own home."""
+        home = self.target.training.environment.get("HOME")
+        if home is not None:
+            self.notes.append(
+                f"{self.target.where}:{home.line}: the script sets HOME to "
+                f"{home.value or home.raw!r}; runs read and write there, not in your own home"
+            )
+
     def _settings(self) -> tuple[Setting, ...]:
         seen: dict[str, str | None] = dict(self.environ)
         for name, assignment in self.target.training.environment.items():
             seen[name] = assignment.value
         found = definitions(self.sources, seen)
+        insist_on_known(self.target, self.sources, found)
         if not any(not definition.is_env for definition in found):
             self.notes.append(
                 f"{self.target.entry} defines no arguments that can be read (argparse, click), so "
                 "fewer knobs are offered"
             )
-        return settings(found, self.target.training, self.target.where, self.environ)
+        read_ = settings(found, self.target.training, self.target.where, self.environ)
+        strange = list(undefined(read_))
+        for setting in strange:
+            self.notes.append(
+                f"{setting.origin}: `{setting.place.name}` is passed, but no definition of it was "
+                "found in the program; it stays as it is"
+            )
+        return tuple(setting for setting in read_ if setting not in strange)
 
     def _surroundings(self, machine: Machine) -> Surroundings:
         is_gpu = machine.gpus > 0 and self._uses_gpu()
@@ -250,12 +270,11 @@ class _Drafting:
     def _launch(self) -> Launch:
         training = self.target.training
         self.tell("launch", "command", told=f"starts {self.target.entry} by {training.launcher}")
-        nodes = training.option("nnodes")
-        count = str(nodes.value) if nodes is not None else "1"
-        if training.repeated:
+        nodes, place = asked_nodes(self.target)
+        if nodes != 1:
+            self.tell("launch", "nodes", told=f"{place} asks for as many")
             self.notes.append(
-                f"{self.target.where}:{training.line}: the training command runs more than once; "
-                "a trial runs all of them"
+                f"{place}: the job asks for {nodes} nodes; this version runs jobs of one node only"
             )
         if self.around.is_gpu:
             self.tell(
@@ -265,7 +284,7 @@ class _Drafting:
             self.tell("launch", "gpus_per_node", told="no GPU here, or the job uses none")
         return Launch(
             command=self.target.command,
-            nodes=int(count) if count.isdigit() and int(count) > 0 else 1,
+            nodes=nodes,
             gpus_per_node=self.around.processes if self.around.is_gpu else 0,
             script=self.target.script_path,
         )

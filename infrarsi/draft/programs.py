@@ -58,11 +58,16 @@ def is_python(path: Path) -> bool:
 
 def trains(path: Path) -> bool:
     """Whether a Python file is a program (not only a module) that steps an optimizer."""
+    return steps_an_optimizer(path) and "__main__" in path.read_text(encoding="utf-8")
+
+
+def steps_an_optimizer(path: Path) -> bool:
+    """Whether a Python file trains by itself, as a program or as a module."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return False
-    return "torch" in text and ".backward(" in text and "__main__" in text
+    return "torch" in text and ".backward(" in text
 
 
 def files(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:

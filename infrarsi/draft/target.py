@@ -1,5 +1,6 @@
 """What the user named, as a launch: the script, the folder it runs in, the program it starts."""
 
+import difflib
 import posixpath
 import re
 import shlex
@@ -15,6 +16,7 @@ from infrarsi.draft.programs import (
     is_python,
     listing,
     shell_text,
+    steps_an_optimizer,
     trains,
 )
 from infrarsi.draft.repository import common_folder, git_root, is_tracked
@@ -22,6 +24,8 @@ from infrarsi.errors import UserError
 from infrarsi.scripts import Script, TrainingCommand
 
 _VARIABLE = re.compile(r"\$\{?(\w+)\}?")
+_TRAINING = re.compile(r"(^|_)(pre)?train(?!.*(eval|test|data|token))|finetune|fine_tune", re.I)
+_LAUNCH = re.compile(r"train|tune|launch|run|main|start", re.I)
 _FOLDERS_ABOVE = 3  # outside a repository
 
 
@@ -76,14 +80,30 @@ def locate(
             fix="name the launch script, the Python entry, or the folder of the job",
         )
     target = target.resolve()
+    folder = target if target.is_dir() else target.parent
     if command is not None:
-        folder = target if target.is_dir() else target.parent
-        return _from_command(folder, command, environ, root)
-    if target.is_dir():
-        target = _choose(target, entry, environ)
-    if is_python(target):
-        return _from_python(target, environ)
-    return _from_script(target, (), environ)
+        found = _from_command(folder, command, environ, root)
+    else:
+        if target.is_dir():
+            target = _choose(target, entry, environ)
+        is_bare = is_python(target)
+        found = _from_python(target, environ) if is_bare else _from_script(target, (), environ)
+    if entry is not None:
+        _insist_on_entry(found, folder, entry)
+    return found
+
+
+def _insist_on_entry(found: Target, folder: Path, entry: str) -> None:
+    """An entry that is not the one that the launch starts has no effect, so it is an error."""
+    started = (found.root / found.entry).resolve()
+    wanted = [(place / entry).resolve() for place in (folder, found.root, Path.cwd())]
+    if started not in wanted:
+        raise UserError(
+            f"`--entry` is {entry!r}, but the job starts {found.entry!r}",
+            where=f"{found.where}:{found.training.line}",
+            fix="leave `--entry` out, correct the path in the script, or give the whole command "
+            "with --command",
+        )
 
 
 def _from_command(
@@ -163,6 +183,7 @@ def _finish(launch: _Launch, command: str | None, root: Path | None = None) -> T
     entry, cwd = _entry_file(launch), _working_folder(launch)
     if entry is None or cwd is None:
         raise _no_entry(launch)
+    _insist_on_one(launch)
     root = root or _project_root(launch, entry, cwd)
     script_path = None
     if launch.script_file is not None:
@@ -206,8 +227,12 @@ def _working_folder(launch: _Launch) -> Path | None:
 
 
 def _entry_file(launch: _Launch) -> Path | None:
-    training = launch.script.training_command()
-    cwd = _working_folder(launch)
+    return _file_of(launch, launch.script.training_command())
+
+
+def _file_of(launch: _Launch, training: TrainingCommand) -> Path | None:
+    """The program that a command starts, None where it cannot be known or is not there."""
+    cwd = None if training.cwd is None else (launch.run_dir / training.cwd).resolve()
     if cwd is None or not training.entry:
         return None
     if not training.is_module:
@@ -237,6 +262,37 @@ def python_path(script: Script, cwd: Path) -> list[Path]:
     return [(cwd / item).resolve() for item in text.split(":") if item and "$" not in item]
 
 
+def _insist_on_one(launch: _Launch) -> None:
+    """A script that starts two trainings, or one of them twice, is not one job."""
+    chosen = launch.script.training_command()
+    where = launch.script.where
+    fix = "make a script that starts only the one to be made faster, or give it with --command"
+    if chosen.repeated:
+        raise UserError(
+            "the training command runs more than once (in a loop, or in a function that is called "
+            "several times)",
+            where=f"{where}:{chosen.line}",
+            fix=fix,
+        )
+    for other in launch.script.programs():
+        if (other.line, other.entry) == (chosen.line, chosen.entry):
+            continue
+        file = _file_of(launch, other)
+        if _TRAINING.search(posixpath.basename(other.entry or "")) or (
+            file is not None and steps_an_optimizer(file)
+        ):
+            raise UserError(
+                f"2 commands start a training: {chosen.entry!r} in line {chosen.line} and "
+                f"{other.entry_raw!r} in line {other.line}",
+                where=f"{where}:{min(chosen.line, other.line)}",
+                fix=fix,
+            )
+
+
+class MissingEntry(UserError):
+    """The program that a command starts is not there."""
+
+
 def _no_entry(launch: _Launch) -> UserError:
     training = launch.script.training_command()
     where = f"{launch.script.path or 'launch.command'}:{training.line}"
@@ -247,11 +303,24 @@ def _no_entry(launch: _Launch) -> UserError:
             where=where,
             fix="write the program's path out, or give the whole command with --command",
         )
-    return UserError(
-        f"the entry {training.entry!r} does not exist in {launch.run_dir / (training.cwd or '.')}",
+    folder = launch.run_dir / (training.cwd or ".")
+    near = _nearest(folder, training.entry) if not training.is_module else None
+    fix = "correct the path, or run the command from another folder with --command"
+    return MissingEntry(
+        f"the entry {training.entry!r} does not exist in {folder}",
         where=where,
-        fix="correct the path, or run the command from another folder with --command",
+        fix=f"did you mean {near!r}? {fix[0].upper()}{fix[1:]}" if near else fix,
     )
+
+
+def _nearest(folder: Path, entry: str) -> str | None:
+    """The Python file of a folder whose name is most like a missing one."""
+    place = (folder / entry).parent
+    names = [path.name for path in place.iterdir()] if place.is_dir() else []
+    near = difflib.get_close_matches(
+        posixpath.basename(entry), [name for name in names if name.endswith(PYTHON_SUFFIXES)], n=1
+    )
+    return posixpath.join(posixpath.dirname(entry), near[0]) if near else None
 
 
 def _choose(folder: Path, entry: str | None, environ: Mapping[str, str]) -> Path:
@@ -262,20 +331,21 @@ def _choose(folder: Path, entry: str | None, environ: Mapping[str, str]) -> Path
             where="--entry",
             fix="give the Python file that trains, relative to the project",
         )
-    scripts = []
-    for path in files(folder, SHELL_SUFFIXES):
-        started = _started_by(path, environ)
-        if started is not None and (entry is None or started == (folder / entry).resolve()):
-            scripts.append(path)
+    scripts, broken = _scripts_of(folder, entry, environ)
     if not scripts and entry is not None:
         return folder / entry
-    found = scripts or [path for path in files(folder, PYTHON_SUFFIXES) if trains(path)]
+    if not scripts and len(broken) == 1:  # another program instead of it would be another job
+        raise next(iter(broken.values()))
+    found = [*scripts, *broken]
+    found = found or [path for path in files(folder, PYTHON_SUFFIXES) if trains(path)]
     if len(found) == 1:
         return found[0]
     names = ", ".join(repr(path.relative_to(folder).as_posix()) for path in found[:12])
     if found:
+        first = next(iter(broken.values()), None)
+        why = f" ({first.where}: {first.what})" if first is not None else ""
         raise UserError(
-            f"{len(found)} files may start the training: {names}",
+            f"{len(found)} files may start the training: {names}{why}",
             where=str(folder),
             fix="name one of them, or choose with --entry or --command",
         )
@@ -287,9 +357,34 @@ def _choose(folder: Path, entry: str | None, environ: Mapping[str, str]) -> Path
     )
 
 
-def _started_by(path: Path, environ: Mapping[str, str]) -> Path | None:
+def _scripts_of(
+    folder: Path, entry: str | None, environ: Mapping[str, str]
+) -> tuple[list[Path], dict[Path, UserError]]:
+    """Scripts that start a training (`entry`, if it is given), and those that should but cannot."""
+    scripts: list[Path] = []
+    broken: dict[Path, UserError] = {}
+    for path in files(folder, SHELL_SUFFIXES):
+        try:
+            target = _from_script(path.resolve(), (), environ)
+        except UserError as error:
+            if entry is None and _starts_a_program(path, environ):
+                broken[path] = error
+            continue
+        started = (target.root / target.entry).resolve()
+        if entry is None or started == (folder / entry).resolve():
+            scripts.append(path)
+    if scripts:  # a broken helper is no rival of a script that works, a launch script is one
+        broken = {
+            path: error
+            for path, error in broken.items()
+            if path.parent == folder and _LAUNCH.search(path.stem)
+        }
+    return scripts, broken
+
+
+def _starts_a_program(path: Path, environ: Mapping[str, str]) -> bool:
     try:
-        target = _from_script(path.resolve(), (), environ)
+        text = shell_text(path)
+        return bool(Script.parse(text, path.name, environ=environ).programs())
     except UserError:
-        return None
-    return (target.root / target.entry).resolve()
+        return False

@@ -103,7 +103,15 @@ class Reading:
 
     def training_command(self) -> TrainingCommand:
         """The public form of `launched`."""
-        launched = self.launched()
+        return self._public(self.launched())
+
+    def programs(self) -> tuple[TrainingCommand, ...]:
+        """Every command that starts a Python program, each once, in the order of its lines."""
+        found = [x for i in self.invocations if (x := recognise(i, self.expander)) is not None]
+        each = {x.invocation.node.start_byte: x for x in found}
+        return tuple(self._public(each[start]) for start in sorted(each))
+
+    def _public(self, launched: Launched) -> TrainingCommand:
         state = launched.invocation.state
         entry = launched.entry.text
         return TrainingCommand(

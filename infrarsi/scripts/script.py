@@ -63,6 +63,10 @@ class Script:
         """The command that starts training; raises UserError if there is none or no single one."""
         return self.reading.training_command()
 
+    def programs(self) -> tuple[TrainingCommand, ...]:
+        """Every command that starts a Python program, the training command among them."""
+        return self.reading.programs()
+
     def assignments(self) -> dict[str, Assignment]:
         """The variables of the script at its end."""
         return self.reading.assignments()
