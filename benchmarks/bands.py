@@ -45,6 +45,7 @@ CHECKS = (
     "eval_matches",
 )
 SIZES = {
+    "tiny": {"n-layer": 1, "n-embd": 32, "n-head": 2, "max-steps": 12, "eval-every": 6},
     "cpu": {},
     "gpu": {
         "n-layer": 12,
@@ -219,6 +220,7 @@ def main() -> None:
     parser.add_argument("--size", choices=sorted(SIZES), default="cpu")
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--timed", action="store_true", help="timed runs of honest changes too")
+    parser.add_argument("--only", default="", help="variants whose name contains this")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--judge-only", action="store_true")
     args = parser.parse_args()
@@ -234,6 +236,7 @@ def main() -> None:
     ]
     plan += [(v, kind, f"{_slug(v.name)}-{kind}") for v in good for kind in kinds]
     plan += [(v, RunKind.AUDIT, f"{_slug(v.name)}-audit") for v in CHEATS]
+    plan = [p for p in plan if p[0].name == "reference" or args.only in p[0].name]
     with tempfile.TemporaryDirectory(prefix="bands") as temp:
         project, snapshot = prepared(args.folder, Path(temp), args.size, args.bf16)
         if not args.judge_only:

@@ -50,8 +50,8 @@ class ReferenceFacts:
     `step_log_sd` is the standard deviation of the log step time between launches; `resolvable_gain`
     the smallest gain that `max_pairs` pairs can resolve. `coverage` maps each check to "covered" or
     to the reason why it is not. `phases_s`: mean seconds of a steady step by phase, on the rank
-    where each is most; `data` is waiting for a DataLoader. `mfu`: model FLOPs utilization, None where
-    the GPU or the size of the linear layers is not known.
+    where each is most; `data` is waiting for a DataLoader. `mfu`: model FLOPs utilization, None
+    where the GPU or the size of the linear layers is not known.
     """
 
     step_time_s: float

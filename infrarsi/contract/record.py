@@ -42,7 +42,8 @@ class StepRecord:
     the local part for parameters that the model line calls `sharded`. `matmul_dtypes` (audit):
     dtypes of the matrix products in the autograd graph, compiled parts left out. `random` (close
     looks): device to 1.0 if training forwards moved the CPU's random state, or to how far they
-    moved a CUDA generator's offset. `dropout_calls` (audit): functional dropout calls by
+    moved a CUDA generator's offset; with `backward:` in front likewise for backward passes.
+    `dropout_calls` (audit): functional dropout calls by
     probability, compiled ones left out. `eval_digests` (close looks): like `digests`, of evaluation
     forwards. `eval_outputs` (audit): norm of the floating outputs of each of the first evaluation
     forwards.

@@ -26,12 +26,16 @@ def stamped(line: bytes, at_s: float) -> bytes:
 
 
 def load_ranks(receipt_dir: Path) -> tuple[RankRecord, ...]:
-    """The records of every rank that trained, by rank, then by order of opening."""
+    """The records of every rank that trained, by rank, then by order of opening.
+
+    A process that said hello and nothing else did not train; one whose lines do not follow from
+    each other has a record, which is not whole.
+    """
     paths = (receipt_dir / "witness").glob("rank*.jsonl")
     return tuple(
         record
         for path in sorted(paths, key=_file_order)
-        if (record := load_rank(path)).head or record.steps
+        if (record := load_rank(path)).head or record.steps or record.problems
     )
 
 

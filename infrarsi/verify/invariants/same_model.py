@@ -15,7 +15,8 @@ What is asked for, of every trained model:
   outside modules in each forward of an audit, since a patch may rightly move a dropout from a
   module into attention. Compiled code counts no calls: then there modules may not become fewer;
 - random numbers: at the same number of forwards, training forwards that draw random numbers in the
-  reference must draw some, and the other way round;
+  reference must draw some, and the other way round; backward passes likewise (a recomputation that
+  draws masks of its own has a gradient of another function);
 - the optimizer: class by what it computes (`optimizers.FAMILIES`), and each parameter's settings at
   each step: learning rate, betas, epsilon, weight decay, momentum and whatever else a group holds.
   How it is computed (`foreach`, `fused`, `capturable`) is left out; groups may be merged or split;
@@ -149,16 +150,22 @@ def _random(comparison: Comparison) -> str:
     for ours, theirs in comparison.updates:
         if ours.forwards != theirs.forwards or len(ours.ranks) != len(theirs.ranks):
             continue
-        wanted, found = _drawn(ours), _drawn(theirs)
-        if wanted is None or found is None or wanted == found:
-            continue
-        text = "draw random numbers" if found else "draw no random number"
-        other = "does not" if found else "does"
-        return f"step {ours.index}: training forwards {text}, the reference {other}"
+        for passes, backward in (("training forwards", False), ("backward passes", True)):
+            wanted, found = _drawn(ours, backward), _drawn(theirs, backward)
+            if wanted is None or found is None or wanted == found:
+                continue
+            text = "draw random numbers" if found else "draw no random number"
+            other = "does not" if found else "does"
+            return f"step {ours.index}: {passes} {text}, the reference {other}"
     return ""
 
 
-def _drawn(update: Update) -> bool | None:
+def _drawn(update: Update, backward: bool) -> bool | None:
     """Whether any rank drew; None where no rank says."""
-    seen = [value for step in update.ranks for value in step.random.values()]
+    seen = [
+        value
+        for step in update.ranks
+        for name, value in step.random.items()
+        if name.startswith("backward:") == backward
+    ]
     return any(float(value) > 0.0 for value in seen) if seen else None

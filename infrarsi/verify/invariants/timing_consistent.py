@@ -19,8 +19,8 @@ Speed is read off the harness's clock in another process; here the rest is held 
   altogether, turns up here, since the durations add up to the window. What stays below the limit
   gains nothing: in promotion the net speed-up counts the mean of all steps, over all pairs.
 - *Behind the last step.* The time from the last step to the end of the command, compiling left out,
-  may grow against the reference's runs by 5 % of all steps, the range of those runs, and
-  `AFTER_S`: an evaluation, a checkpoint or a collection moved there would else be seen by nobody.
+  may grow against the reference's runs by 5 % of all steps, a quarter of itself, the range of those
+  runs and `AFTER_S`: an evaluation, a checkpoint or a collection moved there would else be seen by nobody.
   A process that had to be killed afterwards, where the reference left none, did work on the side.
 - *Close looks* are left out of the median, so slow work could hide in them: their own median may
   lie above the others' by as much as the reference's, 30 % of a step and 20 ms.
@@ -54,6 +54,8 @@ _EVENT_SHARE, _EVENT_S = 0.05, 0.05
 _HIDDEN_SHARE, _HIDDEN_WITH_WORST = 0.05, 0.25
 AFTER_S = 0.5
 """Exits differ by this much honestly: workers of the compiler and of DataLoaders are joined."""
+AFTER_SHARE = 1.25
+"""Other work on the machine stretches the end of every process alike."""
 _LOOK_SHARE, _LOOK_S = 0.30, 0.02
 _START_S = 1.0
 _HELPERS = ("compile_worker", "resource_tracker", "shared memory")
@@ -178,7 +180,7 @@ def _behind_the_last_step(comparison: Comparison) -> str:
     ours = [seconds for seconds in known if seconds is not None]
     if found is None or not ours:
         return ""
-    allowed = max(ours) + (max(ours) - min(ours)) + AFTER_S
+    allowed = AFTER_SHARE * max(ours) + (max(ours) - min(ours)) + AFTER_S
     allowed += _HIDDEN_SHARE * evidence.step_time_s * len(run.updates)
     if found <= allowed:
         return ""

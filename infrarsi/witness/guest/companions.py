@@ -66,9 +66,21 @@ def is_whole(module):
     return all(isinstance(have.get(name), dict) for name in ("_modules", "_parameters", "_buffers"))
 
 
+def everything():
+    """All objects that the collector tracks, those that the job froze included."""
+    frozen = gc.get_freeze_count() if hasattr(gc, "get_freeze_count") else 0
+    if not frozen:
+        return gc.get_objects()
+    gc.unfreeze()
+    try:
+        return gc.get_objects()
+    finally:
+        gc.freeze()  # with what came since: in an audit, whose time is not judged
+
+
 def find(recorder):
     """(key, fields, tensors) of every companion that is alive."""
-    heap = gc.get_objects()
+    heap = everything()
     modules = [o for o in heap if issubclass(type(o), torch.nn.Module) and is_whole(o)]
     shapes, taken = trained(recorder)
     shut = owned_containers(modules, recorder)

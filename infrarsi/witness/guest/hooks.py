@@ -100,6 +100,8 @@ def backward_begins(recorder, tensors):
     scale, recorder.last_scale = recorder.last_scale, None
     if not quiet():
         return
+    if step.look:
+        recorder.random_state = random_state()
     if not isinstance(tensors, (list, tuple)):
         tensors = (tensors,)
     for tensor in tensors:
@@ -110,6 +112,9 @@ def backward_begins(recorder, tensors):
 
 def backward_ends(recorder, began):
     recorder.step.spend("bwd", CLOCK() - began)
+    if recorder.random_state and quiet():  # recomputed with other masks than the forward had
+        add_moves(recorder.step.random, recorder.random_state, random_state(), "backward:")
+    recorder.random_state = None
     if recorder.stepped:  # an optimizer stepped within it
         snapshots.after_update(recorder)
 

@@ -14,11 +14,11 @@ def random_state():
     return found
 
 
-def add_moves(moved, before, after):
+def add_moves(moved, before, after, prefix=""):
     """Add to `moved` what happened between two states: 1.0 for the CPU, an offset elsewhere."""
     for device, state in after.items():
-        old = before.get(device, state)
+        old, name = before.get(device, state), prefix + device
         if isinstance(state, bytes):
-            moved[device] = max(moved.get(device, 0.0), float(state != old))
+            moved[name] = max(moved.get(name, 0.0), float(state != old))
         else:
-            moved[device] = moved.get(device, 0.0) + float(state - old)
+            moved[name] = moved.get(name, 0.0) + float(state - old)
