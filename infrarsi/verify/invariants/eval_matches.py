@@ -148,7 +148,9 @@ def _values(comparison: Comparison, what: str, values: Callable[[Update], list[f
             continue
         base = comparison.reference.by_index[step]
         wanted, found = values(base), values(theirs)
-        if values is _outputs and base.eval_calls != theirs.eval_calls:
+        if values is _outputs and (
+            base.eval_calls != theirs.eval_calls or len(base.ranks) != len(theirs.ranks)
+        ):
             continue  # the same rows in bigger batches, or another share of them on this rank
         where = f"step {step}: evaluation {what}"
         if not found:

@@ -20,7 +20,8 @@ Speed is read off the harness's clock in another process; here the rest is held 
   gains nothing: in promotion the net speed-up counts the mean of all steps, over all pairs.
 - *Behind the last step.* The time from the last step to the end of the command, compiling left out,
   may grow against the reference's runs by 5 % of all steps, a quarter of itself, the range of those
-  runs and `AFTER_S`: an evaluation, a checkpoint or a collection moved there would else be seen by nobody.
+  runs and `AFTER_S`: an evaluation, a checkpoint or a collection moved there would else be seen by
+  nobody.
   A process that had to be killed afterwards, where the reference left none, did work on the side.
 - *Close looks* are left out of the median, so slow work could hide in them: their own median may
   lie above the others' by as much as the reference's, 30 % of a step and 20 ms.

@@ -48,12 +48,16 @@ def _without_p(original, count):
 
 
 def _without_dropout_p(original, count):
-    def scaled_dot_product_attention(
-        query, key, value, attn_mask=None, dropout_p=0.0, *args, **kwargs
-    ):
+    def scaled_dot_product_attention(query, key, value, *args, **kwargs):
+        # As the caller gave them: a job may have put a function of its own in this place.
+        dropout_p = kwargs["dropout_p"] if "dropout_p" in kwargs else (args[1:2] or (0.0,))[0]
         if dropout_p and not compiling():
             count(dropout_p)
-        return original(query, key, value, attn_mask, 0.0, *args, **kwargs)
+        if "dropout_p" in kwargs:
+            kwargs["dropout_p"] = 0.0
+        elif len(args) > 1:
+            args = args[:1] + (0.0,) + args[2:]
+        return original(query, key, value, *args, **kwargs)
 
     return scaled_dot_product_attention
 

@@ -174,7 +174,9 @@ class Recorder(object):
     def sampled(self):
         """The sampled weights, chosen once: after the first step every model is known."""
         if self.watched is None:
-            pool = [p for root in self.models for _, p in root.parameters() if p.requires_grad]
+            pool = [p for root in self.models for _, p in root.parameters()]
+            stepped = {id(p) for p in self.all_parameters(None)}  # some are frozen for a while
+            pool = [p for p in pool if p.requires_grad or id(p) in stepped]
             chosen = sampled(pool or self.all_parameters(None))
             self.watched = [weakref.ref(parameter) for parameter in chosen]
         there = [reference() for reference in self.watched]
