@@ -91,16 +91,30 @@ def job_of_run(run: RunDirectory, project: Path | None = None) -> Job:
     return Job(project_of(run.path, state.started, project)[0], file, file.project)
 
 
-def confirm_plan(project: Project, console: Console, *, asks: bool) -> None:
+def confirm_plan(job: Job, project: Project, console: Console, *, asks: bool) -> None:
     """Show what will be done; in a terminal, ask before any time is spent."""
-    for line in plan_lines(project):
+    kind, guessed = _kind_of(job, project), planned_is_guessed(job)
+    for line in plan_lines(project, kind=kind, guessed=guessed):
         console.say(line)
     untouched = "nothing was started"
     if asks and ask("Start? [Enter: yes; q: quit] ", on_interrupt=untouched) not in _YES:
         raise Interrupted(untouched)
 
 
-def plan_lines(project: Project) -> Iterator[str]:
+def planned_lines(job: Job) -> list[str]:
+    """What was assumed of the length of the real run, nothing where it is known."""
+    return list(_planned(job.project, guessed=planned_is_guessed(job)))
+
+
+def planned_is_guessed(job: Job) -> bool:
+    """Whether `workload.planned_steps` is still what the draft assumed, by its comment."""
+    line = job.file.line("workload", "planned_steps")
+    lines = job.file.text.splitlines()
+    written = lines[line - 1] if 0 < line <= len(lines) else ""
+    return "planned_steps" not in written or "# a guess" in written
+
+
+def plan_lines(project: Project, *, kind: str = "", guessed: bool = False) -> Iterator[str]:
     """The plan in a few lines."""
     workload, budget = project.workload, project.search.budget
     knobs = ", ".join(knob.name for knob in project.knobs) or "none"
@@ -112,12 +126,43 @@ def plan_lines(project: Project) -> Iterator[str]:
     if budget.target_speedup is not None:
         limits.append(f"until {budget.target_speedup:g}x")
     ends = "then it is ended" if workload.ends_by == "witness" else "to the job's own end"
-    yield f"  job       {project.launch.command} ({project.stack})"
+    yield f"  job       {project.launch.command} ({kind or project.stack})"
     yield f"  a trial   {workload.optimizer_steps} optimizer steps, {ends}"
+    yield from _planned(project, guessed=guessed)
     yield f"  settings  {knobs}"
     yield f"  code      changes by recipe in {', '.join(project.editable) or 'no file'}"
     yield f"  kept      work and data; loss within {100 * project.invariants.loss_tolerance:g} %"
     yield f"  budget    {', '.join(limits)}; no language model"
+    yield (
+        "  time      the job runs a few times as it is, then once a trial, then in pairs; how long "
+        "that is in all is said after its first run"
+    )
+
+
+def _planned(project: Project, *, guessed: bool) -> Iterator[str]:
+    """The length of the real run where it was assumed: one-off costs are charged against it."""
+    workload = project.workload
+    own = workload.optimizer_steps if workload.ends_by == "job" else None
+    if own is not None and own != workload.planned_steps:
+        said = f"; your job says {own}"
+    elif guessed:
+        said = "; how long your job is could not be read"
+    else:
+        return
+    yield (
+        f"  planned   assumed: {workload.planned_steps} steps{said}; one-off costs are charged "
+        "against them (`workload.planned_steps`)"
+    )
+
+
+def _kind_of(job: Job, project: Project) -> str:
+    """The stack in words: a job without DDP is not called by its name."""
+    from infrarsi.draft import today
+
+    found = today(job.root, project) if project.stack == "native-ddp" else None
+    if found is None:
+        return project.stack
+    return "PyTorch DDP" if found.is_distributed else "plain PyTorch, one process"
 
 
 def existing(target: Path) -> Path | None:
@@ -145,7 +190,7 @@ def _insist_same_script(job: Job, target: Path) -> None:
     script = job.project.launch.script
     if not target.is_file() or target.suffix in (".yaml", ".yml") or script is None:
         return
-    if (job.root / script).resolve() != target.resolve():
+    if (job.root / script).is_file() and (job.root / script).resolve() != target.resolve():
         raise UserError(
             f"it is the contract of `{script}`, not of {target}",
             where=str(job.contract),

@@ -11,7 +11,7 @@ def init(
 ) -> None:
     """Read a training job, without running anything, and draft infrarsi.yaml for it."""
     from infrarsi.cli.console import Console, shown
-    from infrarsi.cli.drafting import draft_job, existing
+    from infrarsi.cli.drafting import draft_job, existing, planned_lines
     from infrarsi.errors import UserError
 
     console = Console(verbose=True)
@@ -23,4 +23,6 @@ def init(
             fix="add `--force` to draft it again (the old one is kept as infrarsi.yaml.bak)",
         )
     job = draft_job(target, entry=entry, command=command, force=force, console=console)
+    for line in planned_lines(job):
+        console.say(line)
     console.say(f"Read it through: {job.contract}. Then: `infrarsi optimize {shown(target)}`.")

@@ -54,7 +54,7 @@ def optimize(
     check(preferences)
     job = draft_job(target, entry=entry, command=command, force=force, console=console)
     asks = (is_terminal() if interactive is None else interactive) and not yes
-    confirm_plan(settled(job, preferences, is_new=True), console, asks=asks)
+    confirm_plan(job, settled(job, preferences, is_new=True), console, asks=asks)
     with opened(job, preferences, console, out=out) as open_:
         conduct(open_, on_interrupt=on_interrupt, full_doctor=not no_doctor)
         console.say(summary(open_.state))

@@ -34,7 +34,7 @@ class SearcherName(StrEnum):
 
 Llm = Annotated[
     str | None,
-    typer.Option("--llm", help="Model that proposes. This version searches with `none`."),
+    typer.Option("--llm", help="Model that proposes; only `none` in this version."),
 ]
 Screens = Annotated[
     int | None, typer.Option("--screens", "--trials", min=1, help="Budget in trials [16].")

@@ -67,6 +67,13 @@ def _validated(data: dict[str, Any]) -> Project:
     except ValidationError as error:
         first = error.errors()[0]
         option = option_of(".".join(str(part) for part in first["loc"]))
+        if option == "--llm":
+            raise UserError(
+                f"`--llm` is {first['input']!r}, but this version searches without a language "
+                "model: only `none` works",
+                where="command line",
+                fix="leave it out, or give `--llm none`",
+            ) from None
         wanted = first["msg"].removeprefix("Input should be ")
         raise UserError(
             f"`{option}` is {first['input']!r}, but must be {wanted}",

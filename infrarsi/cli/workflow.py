@@ -14,6 +14,7 @@ from infrarsi import __version__
 from infrarsi.campaign import Campaign, Start
 from infrarsi.cli.console import Console, shown
 from infrarsi.cli.honoured import insist_on_files, insist_on_honoured
+from infrarsi.cli.known import insist_on_known
 from infrarsi.cli.options import OnInterrupt, Preferences
 from infrarsi.cli.preferences import with_preferences
 from infrarsi.contract import CONTRACT_KEYS, Project
@@ -71,6 +72,7 @@ def settled(job: Job, preferences: Preferences, *, is_new: bool) -> Project:
     insist_on_honoured(project, job.file)
     if is_new:  # a resumed run works on the snapshot that it took
         insist_on_files(job.file)
+        insist_on_known(job.file)
     return project
 
 

@@ -21,7 +21,7 @@ from infrarsi.draft.roles import Role, digest, roles
 from infrarsi.draft.settings import Setting, settings
 from infrarsi.draft.sinks import Sinks, find
 from infrarsi.draft.sources import Sources, read
-from infrarsi.draft.target import Target, locate, python_path, with_torchrun
+from infrarsi.draft.target import Target, import_path, locate, with_torchrun
 from infrarsi.draft.workload import Length, length
 from infrarsi.errors import UserError
 
@@ -93,7 +93,7 @@ def draft(
     environ = os.environ if environ is None else environ
     machine = machine or Machine.here(environ)
     found = locate(target, entry=entry, command=command, environ=environ, root=root)
-    sources = read(found.root, found.entry, _search_path(found))
+    sources = read(found.root, found.entry, import_path(found))
     questions: list[Question] = []
     if found.script_path is None and command is None:
         found = _bare_entry(found, sources, machine, environ, questions)
@@ -101,17 +101,6 @@ def draft(
     return _Drafting(found, sources, machine, environ, questions).project(
         kind, config, tuple(requirements)
     )
-
-
-def _search_path(target: Target) -> list[str]:
-    """Where the program's imports are looked for, relative to the project."""
-    folder = str(Path(target.entry).parent)
-    first = target.cwd if target.training.is_module else folder
-    search = [first, target.cwd]
-    for path in python_path(target.script, target.root / target.cwd):
-        if path.is_relative_to(target.root):
-            search.append(path.relative_to(target.root).as_posix())
-    return list(dict.fromkeys(search))
 
 
 def _bare_entry(

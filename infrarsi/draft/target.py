@@ -246,6 +246,17 @@ def _file_of(launch: _Launch, training: TrainingCommand) -> Path | None:
     return None
 
 
+def import_path(target: Target) -> list[str]:
+    """Where the program's imports are looked for, relative to the project."""
+    folder = str(Path(target.entry).parent)
+    first = target.cwd if target.training.is_module else folder
+    search = [first, target.cwd]
+    for path in python_path(target.script, target.root / target.cwd):
+        if path.is_relative_to(target.root):
+            search.append(path.relative_to(target.root).as_posix())
+    return list(dict.fromkeys(search))
+
+
 def python_path(script: Script, cwd: Path) -> list[Path]:
     """The folders of PYTHONPATH that the script sets, as far as they can be read."""
     assignment = script.training_command().environment.get("PYTHONPATH")
@@ -290,7 +301,9 @@ def _insist_on_one(launch: _Launch) -> None:
 
 
 class MissingEntry(UserError):
-    """The program that a command starts is not there."""
+    """The program that a command starts is not there; a module may be installed elsewhere."""
+
+    is_module = False
 
 
 def _no_entry(launch: _Launch) -> UserError:
@@ -306,11 +319,13 @@ def _no_entry(launch: _Launch) -> UserError:
     folder = launch.run_dir / (training.cwd or ".")
     near = _nearest(folder, training.entry) if not training.is_module else None
     fix = "correct the path, or run the command from another folder with --command"
-    return MissingEntry(
+    error = MissingEntry(
         f"the entry {training.entry!r} does not exist in {folder}",
         where=where,
         fix=f"did you mean {near!r}? {fix[0].upper()}{fix[1:]}" if near else fix,
     )
+    error.is_module = training.is_module
+    return error
 
 
 def _nearest(folder: Path, entry: str) -> str | None:

@@ -55,7 +55,7 @@ def edit(site: Site, old: str, new: str) -> int:
         "duration": (["job/train.sh", "--max-wallclock", "5x"], "`--max-wallclock` is '5x'"),
         "target": (["job/train.sh", "--target-speedup", "0.5"], "`--target-speedup` is 0.5, but"),
         "tolerance": (["job/train.sh", "--tolerance", "0"], "`--tolerance` is 0.0, but must be"),
-        "model": (["job/train.sh", "--llm", "gpt"], "`--llm` is 'gpt', but must be 'claude-cli'"),
+        "model": (["job/train.sh", "--llm", "gpt"], "`--llm` is 'gpt', but this version"),
     }.values(),
     ids=str,
 )
@@ -143,6 +143,12 @@ def test_a_fixed_path_outside_stops_before_the_first_run(site: Site) -> None:
         "model": ("backend: none", "backend: vllm", "cannot honour `llm.backend: vllm`"),
         "nodes": ("  nodes: 1", "  nodes: 2", "cannot honour `launch.nodes` above 1"),
         "editable": ("- train.py", "- missing.py", "editable file 'missing.py' does not exist"),
+        "script": ("script: train.sh", "script: trian.sh", "there is no such file in"),
+        "family": ("family: micro_batch", "family: micro_bach", "which is no knob family"),
+        "reference": ("reference: 1", "reference: 2", "train.sh:4 passes `--micro-batch-size` 1"),
+        "allow": ("allow: []", "allow: [tf23]", "`allow` names 'tf23', which nothing here asks"),
+        "sink": ("flag:--out: fresh", "flag:--output: fresh", "neither train.sh passes `--output`"),
+        "program": ("command: bash train.sh", "command: python trian.py", "'trian.py' does not"),
         "frozen": (
             "frozen: {}",
             f"frozen: {{train.sh: sha256:{64 * '0'}}}",
@@ -160,6 +166,36 @@ def test_a_mistake_in_the_contract_is_told_with_its_line(
     assert any(told.startswith(f"infrarsi: job/infrarsi.yaml:{n}: ") for n in near), told
     assert message in told
     assert "\n  fix: " in told
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fix"),
+    [
+        ("script: train.sh", "script: trian.sh", "did you mean 'train.sh'?"),
+        ("family: micro_batch", "family: micro_bach", "did you mean `micro_batch`?"),
+        ("allow: []", "allow: [tf23]", "did you mean `tf32`?"),
+        ("flag:--out: fresh", "flag:--output: fresh", "did you mean `flag:--out`?"),
+    ],
+    ids=str,
+)
+def test_a_name_that_nothing_knows_has_its_nearest(
+    drafted: Site, old: str, new: str, fix: str
+) -> None:
+    edit(drafted, old, new)
+    assert f"\n  fix: {fix}" in refused(drafted, "doctor", "job")
+
+
+def test_flags_of_knobs_that_the_program_refuses_are_named_together(drafted: Site) -> None:
+    path = drafted.job / "infrarsi.yaml"
+    text = path.read_text()
+    knobs = (
+        "  - {name: w, family: dataloader_workers, at: flag:--worker, values: [0, 1], "
+        "reference: 0}\n"
+    )
+    path.write_text(text.replace("knobs:\n", f"knobs:\n{knobs}").replace("--out:", "--ouput:"))
+    told = refused(drafted, "run", "job")
+    assert "`flag:--worker`: neither train.sh passes `--worker` nor does train.py define" in told
+    assert "`flag:--ouput`" in told
 
 
 def test_a_typo_names_the_nearest_key(drafted: Site) -> None:

@@ -88,7 +88,7 @@ def test_a_model_is_named_with_its_backend(
         (Preferences(screens=0), "`--screens` is 0, but must be greater than or equal to 1"),
         (Preferences(target_speedup=1.0), "`--target-speedup` is 1.0, but must be greater than 1"),
         (Preferences(gpu_hours=0.0), "`--gpu-hours` is 0.0, but must be greater than 0"),
-        (Preferences(llm="gpt"), "`--llm` is 'gpt', but must be 'claude-cli', "),
+        (Preferences(llm="gpt"), "`--llm` is 'gpt', but this version searches without"),
     ],
 )
 def test_a_value_that_cannot_be_names_its_option(
