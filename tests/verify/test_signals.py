@@ -6,6 +6,7 @@ and say where; each honest one differs in how the job is computed.
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import made_records as made
 import pytest
@@ -558,6 +559,37 @@ def test_other_evaluation_fails_and_is_located(job, tamper, reason):
     found = verdict_of(job, tamper)["eval_matches"]
     assert found.status is Status.FAILED
     assert reason in found.reason
+
+
+def early(rank: RankRecord, *, count: int = 1000) -> RankRecord:
+    """A forward without gradients before the training forward: seen one update earlier."""
+    names = ("eval_calls", "eval_samples", "eval_losses", "eval_digests", "eval_outputs")
+    steps = [
+        replace(s, **{name: getattr(later, name) for name in names})
+        for s, later in zip(rank.steps, rank.steps[1:], strict=False)
+    ]
+    return replace(rank, steps=(*steps[:count], *rank.steps[len(steps[:count]) :]))
+
+
+def test_a_teacher_that_is_asked_before_its_student_evaluates_the_same():
+    evidence = reference_evidence(made.reference_runs(Job(eval_every=1)))
+    for job in (TIMED, AUDIT):
+        found = verdict_of(replace(job, eval_every=1), of_rank=early, evidence=evidence)
+        assert found["eval_matches"].status is Status.PASSED
+
+
+def test_evaluation_that_comes_early_for_a_while_or_with_other_values_fails():
+    evidence = reference_evidence(made.reference_runs(Job(eval_every=1)))
+    job = replace(AUDIT, eval_every=1)
+    for change in (
+        partial(early, count=12),
+        lambda rank: early(early(rank)),
+        lambda rank: early(
+            replace(rank, steps=tuple(replace(s, eval_losses=(3.9, 3.9)) for s in rank.steps))
+        ),
+    ):
+        found = verdict_of(job, of_rank=change, evidence=evidence)
+        assert found["eval_matches"].status is Status.FAILED
 
 
 def test_job_that_does_not_evaluate_leaves_the_check_uncovered():

@@ -15,6 +15,10 @@ What is compared, for each update that both runs made (evaluation belongs to the
 - in audit runs the norms of the outputs, in the order of the forwards, within the same band: for
   jobs whose metric is no loss. Bigger batches have other outputs, and only the losses are left.
 
+A forward without gradients that comes between an update and the next one (a teacher that is asked
+before its student) is counted with the update before. So a run whose evaluation fits the reference
+when it is moved by one update, the first left out, is as good.
+
 With dropout active (timed runs) the weights differ honestly, so that only the declared tolerance
 holds; the audit run judges the rest. What the reference itself does not repeat, evaluation on
 random data or sampled outputs, is left out.
@@ -24,6 +28,7 @@ Not covered where the reference evaluates nothing within the run.
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from infrarsi.contract import CheckResult, StepRecord
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
@@ -36,6 +41,19 @@ CHECK = "eval_matches"
 _SAME_OUTPUT = 1e-4  # relative: outputs for other samples have other norms in the second digit
 
 
+@dataclass(frozen=True)
+class _Sides:
+    """Both runs, by index of their updates."""
+
+    reference: dict[int, Update]
+    candidate: dict[int, Update]
+
+    @property
+    def updates(self) -> list[tuple[Update, Update]]:
+        """(reference, candidate) of each update that both have."""
+        return [(u, self.candidate[i]) for i, u in self.reference.items() if i in self.candidate]
+
+
 def judge(comparison: Comparison) -> CheckResult:
     """Whether evaluation is the reference's."""
     evaluated = [update for update in comparison.reference.updates if update.eval_calls]
@@ -43,17 +61,60 @@ def judge(comparison: Comparison) -> CheckResult:
         return uncovered(CHECK, "the reference evaluates nothing within the run")
     if not comparison.updates:
         return uncovered(CHECK, "no update was seen in both runs")
-    for ours, theirs in comparison.updates:
-        difference = _work(ours, theirs) or _data(comparison, ours, theirs)
-        if difference:
-            return failed(CHECK, f"step {ours.index}: {difference}")
-    if comparison.same_kind:
-        for what, values in (("loss", _losses), ("output norm", _outputs)):
-            difference = _values(comparison, what, values)
-            if difference:
-                return failed(CHECK, difference)
+    sides = _Sides(comparison.reference.by_index, comparison.candidate.by_index)
+    difference = _difference(comparison, sides)
+    if difference and not any(_difference(comparison, moved) == "" for moved in _moved(sides)):
+        return failed(CHECK, difference)
     calls = sum(update.eval_calls for update in evaluated)
     return passed(CHECK, f"{calls} evaluation forwards after {len(evaluated)} updates, as before")
+
+
+def _difference(comparison: Comparison, sides: _Sides) -> str:
+    for ours, theirs in sides.updates:
+        difference = _work(ours, theirs) or _data(comparison, ours, theirs)
+        if difference:
+            return f"step {ours.index}: {difference}"
+    if comparison.same_kind:
+        for what, values in (("loss", _losses), ("output norm", _outputs)):
+            difference = _values(comparison, sides, what, values)
+            if difference:
+                return difference
+    return ""
+
+
+def _moved(sides: _Sides) -> list[_Sides]:
+    """Evaluation of either run counted with the update after it, where that is the usual place.
+
+    Only where nearly every update has some in both runs: then it is part of the training step.
+    """
+    found = []
+    for late, early in ((sides.reference, sides.candidate), (sides.candidate, sides.reference)):
+        shared = [i for i in late if i in early and i - 1 in early]
+        usual = [i for i in shared if late[i].eval_calls and early[i - 1].eval_calls]
+        if len(usual) < 3 or len(usual) < len(shared):
+            continue
+        moved = {i: _with_evaluation(early[i], early[i - 1]) for i in shared}
+        kept = {i: late[i] for i in shared}
+        pair = (kept, moved) if late is sides.reference else (moved, kept)
+        found.append(_Sides(*pair))
+    return found
+
+
+def _with_evaluation(update: Update, other: Update) -> Update:
+    """The update with what the other one evaluated."""
+    ranks = tuple(
+        replace(
+            step,
+            close_look=source.close_look,
+            eval_calls=source.eval_calls,
+            eval_samples=source.eval_samples,
+            eval_losses=source.eval_losses,
+            eval_digests=source.eval_digests,
+            eval_outputs=source.eval_outputs,
+        )
+        for step, source in zip(update.ranks, other.ranks, strict=False)
+    )
+    return replace(update, eval_calls=other.eval_calls, ranks=ranks)
 
 
 def _work(ours: Update, theirs: Update) -> str:
@@ -133,20 +194,22 @@ def _outputs(update: Update) -> list[float]:
     return [float(v) for v in update.ranks[0].eval_outputs] if update.ranks else []
 
 
-def _values(comparison: Comparison, what: str, values: Callable[[Update], list[float]]) -> str:
+def _values(
+    comparison: Comparison, sides: _Sides, what: str, values: Callable[[Update], list[float]]
+) -> str:
     own = _own(comparison, values)
     tolerance = comparison.project.invariants.loss_tolerance
     if max(own.values(), default=0.0) > tolerance:
         return ""
-    steps = [update.index for update in comparison.reference.updates if values(update)]
+    steps = [index for index, update in sides.reference.items() if values(update)]
     growth = comparison.chaos.growth(steps)
     limits = band(FLOORS[comparison.lowest_precision].loss, own, steps, growth=growth)
     calm = set(comparison.chaos.judged(steps))
     for step, limit in zip(steps, limits, strict=True):
-        theirs = comparison.candidate.by_index.get(step)
+        theirs = sides.candidate.get(step)
         if theirs is None:
             continue
-        base = comparison.reference.by_index[step]
+        base = sides.reference[step]
         wanted, found = values(base), values(theirs)
         if values is _outputs and (
             base.eval_calls != theirs.eval_calls or len(base.ranks) != len(theirs.ranks)
