@@ -78,6 +78,7 @@ class Campaign:
             snapshot_root=self._desk.snapshot.root,
             optimizer_steps=project.workload.optimizer_steps,
             planned_steps=project.workload.planned_steps,
+            ends_by=project.workload.ends_by,
             searcher=project.search.searcher,
             seed=project.search.seed,
             budget=project.search.budget.model_dump(exclude_none=True),

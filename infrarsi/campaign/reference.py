@@ -22,6 +22,7 @@ FULL_PLAN = (
 """Four timed runs give two A/A pairs, enough for a first noise figure; see README."""
 SHORT_PLAN = (RunKind.TIMED, RunKind.AUDIT, RunKind.TIMED, RunKind.PERTURBED)
 """With `--no-doctor`: the least that can be judged against."""
+_PAIRS = (4, 24)  # of runs: what a clear gain needs, and the most that is spent
 
 
 def measure_reference(desk: Desk, state: RunState, plan: Sequence[RunKind]) -> Judge:
@@ -74,10 +75,25 @@ def measure_reference(desk: Desk, state: RunState, plan: Sequence[RunKind]) -> J
                     f"{duration(result.command_s)} in all ({_KINDS[kind]})",
                     True,
                 )
+                if position == 1:
+                    desk.parts.say(_time_ahead(desk, result.command_s, len(left) - 1), True)
     judge = desk.parts.judge(results)
     if not state.reference:
         _write_down(desk, judge)
     return judge
+
+
+def _time_ahead(desk: Desk, each_s: float, left: int) -> str:
+    """How long it all takes, at the length of the first run; pairs are told apart later."""
+    budget = desk.project.search.budget
+    search_s = budget.screens * each_s
+    if budget.wall_hours is not None:
+        search_s = min(search_s, 3600 * budget.wall_hours)
+    low, high = (left * each_s + search_s + pairs * 2 * each_s for pairs in _PAIRS)
+    return (
+        f"  So about {duration(left * each_s)} more for these runs; with a whole search and its "
+        f"verification {duration(low)} to {duration(high)} in all."
+    )
 
 
 def _insist(desk: Desk, result: ExecutionResult) -> None:
@@ -109,7 +125,7 @@ def _insist(desk: Desk, result: ExecutionResult) -> None:
 
 _KINDS = {
     RunKind.TIMED: "timed",
-    RunKind.AUDIT: "looked at closely, so slower",
+    RunKind.AUDIT: "looked at closely",
     RunKind.PERTURBED: "weights moved by one rounding step",
 }
 _HOW = {

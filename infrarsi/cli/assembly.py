@@ -15,7 +15,7 @@ from infrarsi.campaign import (
     Searcher,
     Standing,
 )
-from infrarsi.cli.console import Console
+from infrarsi.cli.console import Console, shown
 from infrarsi.cli.workbench import Workbench
 from infrarsi.contract import (
     CheckResult,
@@ -56,10 +56,14 @@ class Assembly:
         from launchers.session import RaySession
 
         address = self._project.cluster.address
-        session = RaySession(None if address in ("auto", "local") else address)
+        is_own = address in ("auto", "local")
+        session = RaySession(None if is_own else address)
         self.interrupts: Interrupts = self._stack.enter_context(Interrupts(_stopping))
         self.interrupts.before_exit(session.remove_folder)
-        self.interrupts.before_exit(_stopped_at_once)
+        self.interrupts.before_exit(self._stopped_at_once)
+        self._console.say(
+            "Starting Ray on this machine ..." if is_own else f"Connecting to Ray at {address} ..."
+        )
         try:
             self._stack.enter_context(session)
             self.interrupts.renew()  # Ray has put its own in place of that of SIGTERM
@@ -77,6 +81,11 @@ class Assembly:
 
     def __exit__(self, *exc: object) -> None:
         self._stack.close()
+
+    def _stopped_at_once(self) -> None:
+        run = shown(self._run.path)
+        text = f"infrarsi: stopped at once; continue with `infrarsi run --resume {run}`\n"
+        os.write(2, text.encode())
 
     def tree_digest(self) -> str:
         """The digest of the user's folder now, our own folder left out."""
@@ -158,10 +167,6 @@ class Assembly:
 def _stopping() -> None:
     """Called in a signal handler, where `print` may be in the middle of a line."""
     os.write(1, b"\nStopping in good order; Ctrl-C once more ends all at once.\n")
-
-
-def _stopped_at_once() -> None:
-    os.write(2, b"infrarsi: stopped at once; continue with `infrarsi run --resume`\n")
 
 
 class Ranked:

@@ -3,14 +3,17 @@
 import os
 import shutil
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TextIO
 
 from infrarsi.contract.secrecy import without_secrets
+from infrarsi.contract.wording import duration
 from infrarsi.errors import Interrupted
 
 _CLEAR = "\r\x1b[K"
+_TICK_S = 1.0
 
 
 class Console:
@@ -20,7 +23,11 @@ class Console:
         self._verbose = verbose
         self._out = out or sys.stdout
         self._shows_status = self._out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-        self._has_status = False
+        self._status = ""
+        self._since = 0.0
+        self._turn = threading.Lock()
+        self._clock: threading.Thread | None = None
+        self._closed = threading.Event()
         self._log: TextIO | None = None
         self._early: list[str] = []
 
@@ -35,24 +42,45 @@ class Console:
         """One line; a detail is printed only when verbose. No key or token is shown or kept."""
         text = without_secrets(text)
         if milestone or self._verbose:
-            self._clear()
-            print(text, file=self._out, flush=True)
+            with self._turn:
+                self._clear()
+                print(text, file=self._out, flush=True)
         if self._log is not None:
             self._write_log(text)
         else:
             self._early.append(text)
 
     def status(self, text: str) -> None:
-        """What is happening now: on a terminal only, until the next line; not kept."""
-        if self._shows_status:
-            width = shutil.get_terminal_size().columns - 1
-            print(_CLEAR + text[:width], end="", file=self._out, flush=True)
-            self._has_status = True
+        """What is happening now: on a terminal only, until the next line; not kept.
+
+        How long it has been so is shown with it, second by second.
+        """
+        if not self._shows_status:
+            return
+        with self._turn:
+            self._status, self._since = text, time.monotonic()
+            self._show()
+        if self._clock is None:
+            self._clock = threading.Thread(target=self._tick, daemon=True)
+            self._clock.start()
+
+    def _tick(self) -> None:
+        """Renew the time that a status has lasted; in a thread of its own."""
+        while not self._closed.wait(_TICK_S):
+            with self._turn:
+                if self._status:
+                    self._show()
+
+    def _show(self) -> None:
+        passed_s = time.monotonic() - self._since
+        text = self._status + (f" ({duration(int(passed_s))})" if passed_s >= 1 else "")
+        width = shutil.get_terminal_size().columns - 1
+        print(_CLEAR + text[:width], end="", file=self._out, flush=True)
 
     def _clear(self) -> None:
-        if self._has_status:
+        if self._status:
             print(_CLEAR, end="", file=self._out, flush=True)
-            self._has_status = False
+            self._status = ""
 
     def _write_log(self, text: str) -> None:
         assert self._log is not None
@@ -62,6 +90,9 @@ class Console:
 
     def close(self) -> None:
         """Close the log, and leave the terminal at the start of a line."""
+        self._closed.set()
+        if self._clock is not None:
+            self._clock.join()
         self._clear()
         if self._log is not None:
             self._log.close()

@@ -27,17 +27,29 @@ _WHAT_TO_DO = {
 }
 
 
+_LATER = ("speed_reproduces",)  # judged by the pairs, whatever the job
+_NOT_YET = "this version"  # in a reason: nothing that a user does would cover it
+
+
 def coverage_lines(coverage: Mapping[str, str], project: Project) -> list[str]:
-    """One line a check: covered, or why not and what would cover it."""
-    covered = sum(why == "covered" for why in coverage.values())
-    lines = [f"Checks of whether a change leaves it the same job: {covered} of {len(coverage)}."]
-    for check, why in coverage.items():
-        if why == "covered":
-            lines.append(f"  {check:22s} covered")
-    for check, why in coverage.items():
-        if why != "covered":
-            lines.append(f"  {check:22s} not covered: {why}")
-            lines.append(f"  {'':22s} to cover it: {what_to_do(check, project)}")
+    """What is covered, what the user can cover and how, and what nothing can be done about."""
+    covered = [check for check, why in coverage.items() if why == "covered"]
+    later = [check for check in coverage if check in _LATER and check not in covered]
+    not_yet = [check for check, why in coverage.items() if _NOT_YET in why]
+    yours = [check for check in coverage if check not in (*covered, *later, *not_yet)]
+    lines = [
+        f"Checks of whether a change leaves it the same job: {len(covered)} of {len(coverage)}."
+    ]
+    lines += [f"  {check:22s} covered" for check in covered]
+    if yours:
+        lines.append("You can have these covered too:")
+    for check in yours:
+        lines.append(f"  {check:22s} not covered: {coverage[check]}")
+        lines.append(f"  {'':22s} to cover it: {what_to_do(check, project)}")
+    for head, checks in (("Judged later:", later), ("Not in this version:", not_yet)):
+        if checks:
+            lines.append(head)
+            lines += [f"  {check:22s} {coverage[check]}" for check in checks]
     return lines
 
 

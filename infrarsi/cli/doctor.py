@@ -24,6 +24,7 @@ def doctor(
     from infrarsi.cli.drafting import load_job
     from infrarsi.cli.options import Preferences
     from infrarsi.cli.workflow import opened
+    from infrarsi.report import noise_warning, recipe_rows, repeated_notes
 
     console = Console(verbose=verbose)
     job = load_job(target)
@@ -37,12 +38,17 @@ def doctor(
         f"The smallest gain that {facts.max_pairs} pairs of runs can show: "
         f"{100 * facts.resolvable_gain:.1f} %."
     )
+    warning = noise_warning(facts.step_log_sd)
+    if warning:
+        console.say(warning)
     for line in coverage_lines(open_.state.reference["coverage"], job.project):
         console.say(line)
     console.say("Code changes by recipe:")
-    for recipe in prepared.recipes:
-        status = recipe.status.replace("_", " ")
-        console.say(f"  {recipe.name:22s} {status}{f': {recipe.reason}' if recipe.reason else ''}")
+    recipes = [vars(recipe) for recipe in prepared.recipes]
+    for name, status, why in recipe_rows(recipes):
+        console.say(f"  {name:22s} {status}{f': {why}' if why else ''}")
+    for note in repeated_notes(recipes):
+        console.say(f"  {note.lstrip(chr(92))}")
     console.say(f"Next: `infrarsi run --resume {shown(open_.run.path)}` goes on from here.")
     if known is not None:
         _held_against(known, open_, console)

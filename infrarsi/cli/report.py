@@ -43,10 +43,10 @@ def _is_up_to_date(folder: Path) -> bool:
 
 def _made(run: Path | None, out: Path | None) -> str:
     """The report of a run that has none as of now; raises UserError without a run."""
-    from infrarsi.cli.workflow import promoted_diff
+    from infrarsi.cli.workflow import command_name, promoted_diff
     from infrarsi.report import report as render
     from infrarsi.runs import RunState, read
 
     folder = find_run(run, out)
     state = RunState.of(read(folder.journal).events)
-    return render(state, patch=promoted_diff(state))
+    return render(state, patch=promoted_diff(state), run=command_name(folder))

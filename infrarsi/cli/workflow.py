@@ -1,6 +1,7 @@
 """One campaign from the command line: opened, run by stages, written out, closed."""
 
 import json
+import re
 import secrets
 import shutil
 import sys
@@ -105,8 +106,15 @@ def opened(
         console.say(f"Run directory: {shown(run.path)}")
         if journal.note:
             console.say(journal.note)
+        if resume is not None:
+            _say_what_differs(run, job.root, console)
         try:
             yield from _with_ray(job, project, run, journal, console, clock)
+        except UserError as error:
+            _own_paths(error, run, job.root)
+            if journal.events:
+                journal.append("failed", what=error.what, where=error.where, fix=error.fix)
+            raise
         finally:
             journal.close()
             if journal.events:
@@ -116,6 +124,13 @@ def opened(
         run.unlock()
         console.close()
         run.remove_if_empty()
+
+
+def _own_paths(error: UserError, run: RunDirectory, root: Path) -> None:
+    """Name a file of a copy that is gone by the user's own file."""
+    copy = re.compile(rf"{re.escape(str(run.path))}/receipts/[^/\s]+/work/{re.escape(root.name)}")
+    error.what = copy.sub(str(root).replace("\\", r"\\"), error.what)
+    error.args = (error.what,)
 
 
 def _with_ray(
@@ -145,6 +160,23 @@ def _with_ray(
                 f"continue with `infrarsi run --resume {folder}`, "
                 f"or verify what was found with `infrarsi finish {folder}`"
             ) from None
+
+
+def _say_what_differs(run: RunDirectory, root: Path, console: Console) -> None:
+    """A resumed run goes on with the copy that it took; say where the user's files differ."""
+    from infrarsi.contract import SnapshotRef
+    from infrarsi.workspace import verify_unchanged
+
+    if not (run.store / "snapshot" / "manifest.json").is_file():
+        return
+    snapshot = SnapshotRef("", str(run.store / "snapshot"), root.name)
+    differing = [p for p in verify_unchanged(root, snapshot) if not p.startswith("infrarsi")]
+    if differing:
+        more = f" and {len(differing) - 5} more" if len(differing) > 5 else ""
+        console.say(
+            "This run goes on with the copy of your files that it began with; changed since: "
+            f"{', '.join(differing[:5])}{more}. For the files as they are, start a new run."
+        )
 
 
 def _same_contract(run: RunDirectory, project: Project) -> None:
@@ -179,9 +211,18 @@ def write_outputs(run: RunDirectory, state: RunState) -> None:
     from infrarsi.report import report, result
 
     write_atomically(run.result, json.dumps(result(state), indent=2) + "\n")
-    write_atomically(run.report, report(state, patch=promoted_diff(state)))
+    write_atomically(run.report, report(state, patch=promoted_diff(state), run=command_name(run)))
     if state.reference:
         write_atomically(run.pack, dumps(pack_of(state)))
+
+
+def command_name(run: RunDirectory) -> str:
+    """How a command that is read later, in whatever folder, names a run.
+
+    A run where runs are looked for goes by its name, another one by its whole path.
+    """
+    is_usual = run.path.parts[-3:-1] == DEFAULT_ROOT.parts
+    return run.run_id if is_usual else str(run.path)
 
 
 def promoted_diff(state: RunState) -> str:
@@ -192,8 +233,12 @@ def promoted_diff(state: RunState) -> str:
 
 def conduct(opened_: Opened, *, on_interrupt: OnInterrupt, full_doctor: bool) -> str | None:
     """Reference, search and verification; returns the promoted candidate's id."""
+    from infrarsi.report import noise_warning
+
     campaign = opened_.campaign
-    campaign.doctor(full=full_doctor)
+    warning = noise_warning(campaign.doctor(full=full_doctor).facts.step_log_sd)
+    if warning:
+        opened_.console.say(warning)
     campaign.prepare()
     if campaign.search() == "interrupt":
         if on_interrupt is OnInterrupt.STOP or not campaign.ranking():
@@ -206,6 +251,8 @@ def conduct(opened_: Opened, *, on_interrupt: OnInterrupt, full_doctor: bool) ->
 
 def summary(state: RunState) -> str:
     """The last lines of a run for the terminal."""
+    from infrarsi.report import planned_note
+
     promoted = state.promoted_id
     if promoted is None:
         return f"{_why_nothing(state)} Your setup stays as it is."
@@ -221,6 +268,9 @@ def summary(state: RunState) -> str:
             f"Over the {state.started['planned_steps']} planned steps, one-off costs included: "
             f"{entry['net_speedup']:.3f}x."
         )
+    note = planned_note(state.started, entry)
+    if note:
+        lines.append(note)
     return "\n".join(lines)
 
 

@@ -1,38 +1,45 @@
 """REPORT.md: a run for a person. Everything comes from the journal; no statistic is computed."""
 
+import re
 from typing import Any
 
 from infrarsi.contract import CHECKS, LAYERS, Status, Verdict
 from infrarsi.contract.secrecy import without_secrets
 from infrarsi.contract.wording import counted, why_stopped
+from infrarsi.report.recipes import recipes_table
 from infrarsi.report.tables import gib, seconds, speedup, table
+from infrarsi.report.warnings import noise_warning, planned_note
 from infrarsi.runs import RunState, TrialLine, costs_of
 
 _MOST_TOUCHES = 60
+_ODDS = re.compile(r"; fits: (\d+%), runs: (\d+%)")  # as the hypothesis searcher writes it
 
 
-def report(state: RunState, *, patch: str = "") -> str:
-    """The whole report; `patch` is the promoted candidate's diff."""
+def report(state: RunState, *, patch: str = "", run: str = "") -> str:
+    """The whole report; `patch` is the promoted candidate's diff, `run` names it in commands."""
+    run = run or state.started.get("run_id", "")
     parts = [
         f"# InfraRSI report: {state.started.get('name', '?')}",
-        _headline(state),
-        _change(state, patch),
+        _headline(state, run),
+        _failure(state),
+        noise_warning(state.reference.get("step_log_sd")),
+        _change(state, patch, run),
         _touches(state),
         _same_job(state),
         _reference(state),
         _trials(state),
         _verification(state),
-        _recipes(state),
+        recipes_table(state),
         _cost(state),
         _environment(state),
     ]
     return without_secrets("\n\n".join(part for part in parts if part)) + "\n"
 
 
-def _headline(state: RunState) -> str:
+def _headline(state: RunState, run: str) -> str:
     promoted = state.promoted_id
     if promoted is None:
-        return _unfinished(state) if state.finished is None else _nothing(state)
+        return _unfinished(state, run) if state.finished is None else _nothing(state)
     winner = state.verified[promoted]
     confidence = f"{100 * state.started.get('confidence', 0.95):.0f} %"
     lines = [
@@ -48,6 +55,7 @@ def _headline(state: RunState) -> str:
         if winner.get("break_even_step"):
             net += f"; the change has paid for itself by step {winner['break_even_step']}"
         lines.append(net + ".")
+    lines.append(planned_note(state.started, winner))
     lines.append(_longer(state, promoted))
     return "\n".join(line for line in lines if line)
 
@@ -63,16 +71,32 @@ def _longer(state: RunState, candidate_id: str) -> str:
     return f"Longer run of {found['steps']} steps: {found['reason']}{ratio}."
 
 
-def _unfinished(state: RunState) -> str:
+def _unfinished(state: RunState, run: str) -> str:
+    resume = f"`infrarsi run --resume {run}`"
     if not state.reference:
-        return (
-            "**Not finished.** The job as it is has not been measured yet; go on with "
-            "`infrarsi run --resume`."
-        )
+        if state.failed:
+            return f"**Not finished: the job as it is could not be measured.** Then: {resume}."
+        return f"**Not finished.** The job as it is has not been measured yet; go on with {resume}."
+    if not state.ranking and not any(line.trial.same_job for line in state.trials):
+        return f"**Not finished.** Nothing was found yet; go on with {resume}."
     return (
-        "**Not finished.** Complete it with `infrarsi finish`, or go on searching with "
-        "`infrarsi run --resume`; until then nothing is recommended."
+        f"**Not finished.** Complete it with `infrarsi finish {run}`, or go on searching with "
+        f"{resume}; until then nothing is recommended."
     )
+
+
+def _failure(state: RunState) -> str:
+    """The error that ended the run, as the terminal had it."""
+    if not state.failed or state.finished is not None:
+        return ""
+    where, what = state.failed.get("where"), state.failed["what"]
+    head, _, rest = f"{where}: {what}".partition("\n") if where else what.partition("\n")
+    lines = [f"It ended with an error: {head}"]
+    if rest:
+        lines.append(f"```\n{rest}\n```")
+    if state.failed.get("fix"):
+        lines.append(f"Fix: {state.failed['fix']}.")
+    return "## The error\n\n" + "\n\n".join(lines)
 
 
 def _nothing(state: RunState) -> str:
@@ -94,7 +118,7 @@ def _ended(state: RunState) -> str:
     return why_stopped(state.stopped_by, state.started.get("budget", {}))
 
 
-def _change(state: RunState, patch: str) -> str:
+def _change(state: RunState, patch: str, run: str) -> str:
     candidate = state.candidates.get(state.promoted_id or "")
     if candidate is None:
         return ""
@@ -115,7 +139,9 @@ def _change(state: RunState, patch: str) -> str:
     if applied:
         out.append(f"Applied: {', '.join(f'`{f}`' for f in applied['files'])}.")
     else:
-        out.append("Show it with `infrarsi apply`, write it with `infrarsi apply --write`.")
+        out.append(
+            f"Show it with `infrarsi apply {run}`, write it with `infrarsi apply --write {run}`."
+        )
     return "\n\n".join(out)
 
 
@@ -155,6 +181,7 @@ def _same_job(state: RunState) -> str:
         if not coverage:
             return ""
         rows = [(check, coverage.get(check, "-")) for check in CHECKS]
+        rows.sort(key=lambda row: row[1] != "covered")
         return "## What can be checked on this job\n\n" + table(("check", "covered"), rows)
     verdict = Verdict.from_dict(entry["verdict"])
     layer_of: dict[str, str] = {
@@ -226,7 +253,9 @@ def _trial_row(state: RunState, line: TrialLine, base: float | None) -> tuple[ob
     same = {True: "yes", False: f"no: {trial.reason}", None: "-"}[trial.same_job]
     ratio = base / trial.step_time_s if base and trial.step_time_s else None
     outcome = str(trial.outcome)
-    if trial.outcome != "ok":
+    if trial.outcome == "patch_failed" and not trial.device_s:
+        outcome = f"not run: {trial.reason}"  # a combination that does not go together: no fault
+    elif trial.outcome != "ok":
         outcome += f": {trial.reason}"
     return (
         trial.number,
@@ -235,8 +264,23 @@ def _trial_row(state: RunState, line: TrialLine, base: float | None) -> tuple[ob
         speedup(ratio),
         gib(trial.peak_bytes),
         same,
-        line.why,
+        _plain(line.why),
     )
+
+
+def _plain(why: str) -> str:
+    """Why a trial was tried, without the model's own words."""
+    odds = _ODDS.search(why)
+    if odds is None:
+        return why
+    doubts = [
+        f"{chance} likely to {what}"
+        for chance, what in zip(odds.groups(), ("fit in memory", "run"), strict=True)
+        if chance != "100%"
+    ]
+    words = _ODDS.sub("".join(f"; {doubt}" for doubt in doubts), why)
+    words = words.replace(" its speed expected", " the speed of the best so far expected")
+    return words.replace("suspect of a failure", "which may be why an earlier trial failed")
 
 
 def _values(point: dict[str, Any], state: RunState) -> str:
@@ -269,16 +313,6 @@ def _verification(state: RunState) -> str:
         if candidate_id != state.promoted_id and _longer(state, candidate_id):
             out.append(_longer(state, candidate_id))
     return "\n\n".join(out)
-
-
-def _recipes(state: RunState) -> str:
-    if not state.recipes:
-        return ""
-    rows = [
-        (f"`{r['name']}`", r["status"].replace("_", " "), r["reason"] or "; ".join(r["notes"]))
-        for r in state.recipes
-    ]
-    return "## Code recipes\n\n" + table(("recipe", "on this job", "why"), rows)
 
 
 def _cost(state: RunState) -> str:

@@ -96,6 +96,8 @@ class RunState:
     finished: dict[str, Any] | None = None
     applied: list[dict[str, Any]] = field(default_factory=list)
     interrupted: list[str] = field(default_factory=list)
+    failed: dict[str, Any] = field(default_factory=dict)
+    """The error that ended the last process: `what`, `where`, `fix`; empty where none did."""
     wall_s: float = 0.0
     """Time that processes worked on the run, from the first event of each to its last."""
     last_t: float = 0.0
@@ -205,4 +207,6 @@ _HANDLERS: dict[str, Callable[[RunState, Mapping[str, Any]], None]] = {
     "finished": lambda s, e: setattr(s, "finished", _plain(e)),
     "applied": lambda s, e: s.applied.append(_plain(e)),
     "interrupted": lambda s, e: s.interrupted.append(e["stage"]),
+    "failed": lambda s, e: s.failed.update(_plain(e)),
+    "resumed": lambda s, e: s.failed.clear(),
 }

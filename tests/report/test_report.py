@@ -1,6 +1,7 @@
 """REPORT.md: what stands at the top, and that every table is one."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from finished_journal import DIFF, WINNER, state_at
@@ -33,8 +34,11 @@ def test_every_row_has_as_many_cells_as_its_table(at_any_stage: RunState) -> Non
     ("stage", "words"),
     [
         ("begun", "**Not finished.** The job as it is has not been measured yet"),
-        ("measured", "**Not finished.** Complete it with `infrarsi finish`"),
-        ("searched", "**Not finished.** Complete it with `infrarsi finish`"),
+        (
+            "measured",
+            "**Not finished.** Nothing was found yet; go on with `infrarsi run",
+        ),
+        ("searched", "**Not finished.** Complete it with `infrarsi finish 20260101-000000-aaaa`"),
         ("promoted", "**Verified: 2.000x faster**, between 1.900x and 2.100x with 95 % confidence"),
         ("dropped", "**Nothing is recommended; your setup stays as it is.** What was verified: "),
     ],
@@ -56,7 +60,7 @@ def test_the_change_is_shown_with_what_it_replaces(promoted: RunState) -> None:
     assert "| micro_batch | 1 | 4 |" in text
     assert "- `fused_optimizer`: one kernel for all parameters" in text
     assert f"```diff\n{DIFF}```" in text
-    assert "write it with `infrarsi apply --write`" in text
+    assert "write it with `infrarsi apply --write 20260101-000000-aaaa`" in text
 
 
 def test_what_is_not_covered_counts_for_nothing(promoted: RunState) -> None:
@@ -70,7 +74,7 @@ def test_trials_are_told_with_their_outcome(promoted: RunState) -> None:
     text = report(promoted)
     assert "2 trials; the budget of 3 trials is spent." in text
     assert "oom_host: no memory \\| left" in text
-    assert "patch_failed: it does not apply" in text
+    assert "| not run: it does not apply |" in text, "no fault"
 
 
 def touched(count: int) -> RunState:
@@ -109,3 +113,59 @@ def test_no_key_of_the_command_is_shown() -> None:
     text = report(state, patch=DIFF + "+key = 'hf_" + "aB3" * 9 + "'\n")
     assert "WANDB_API_KEY=[withheld] bash train.sh --hub-token [withheld]" in text
     assert "hf_aB3" not in text
+
+
+def test_an_error_that_ended_the_run_is_in_the_report() -> None:
+    state = state_at("begun")
+    state.failed.update(what="it failed: no corpus\n  | the log", where="`bash x`", fix="mend it")
+    text = report(state)
+    assert text.split("\n\n")[1].startswith("**Not finished: the job as it is could not be meas")
+    assert "## The error\n\nIt ended with an error: `bash x`: it failed: no corpus\n\n" in text
+    assert "```\n  | the log\n```\n\nFix: mend it." in text
+
+
+@pytest.mark.parametrize(("log_sd", "is_warned"), [(0.19, False), (0.31, True)])
+def test_huge_noise_is_warned_of(log_sd: float, is_warned: bool) -> None:
+    state = state_at("promoted")
+    state.reference["step_log_sd"] = log_sd
+    text = report(state)
+    assert ("Warning: runs of the same job differ by 31 %" in text) == is_warned
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (912, "at 36 steps the change does not pay for itself (it does from step 912 on)"),
+        (12, "the change has paid for itself by then, at step 12."),
+        (None, "your job says 36."),
+    ],
+)
+def test_an_assumed_length_says_what_it_decided(step: int | None, words: str) -> None:
+    state = state_at("promoted")
+    state.started.update(ends_by="job", optimizer_steps=36, planned_steps=10000)
+    state.verified[WINNER.id]["break_even_step"] = step
+    assert "Assumed: 10000 steps planned; your job says 36" in (text := report(state))
+    assert words in text
+    state.started["ends_by"] = "witness"
+    assert "Assumed" not in report(state)
+
+
+def test_a_reason_that_recipes_share_is_given_once() -> None:
+    state = state_at("promoted")
+    reason = "local check not possible: `step`: it calls print"
+    state.recipes = [
+        {"name": name, "status": "offered", "title": "", "reason": reason, "notes": []}
+        for name in ("a", "b")
+    ]
+    text = report(state)
+    assert text.count("it calls print") == 1
+    assert "| `a` | offered | not tried on recorded calls* |" in text
+    assert "This holds for 2 of them" in text
+
+
+def test_why_a_trial_was_tried_is_in_plain_words() -> None:
+    state = state_at("promoted")
+    why = "x=2; 0.98x to 1.20x its speed expected; fits: 80%, runs: 100%"
+    state.trials[0] = replace(state.trials[0], why=why)
+    words = "x=2; 0.98x to 1.20x the speed of the best so far expected; 80% likely to fit in memory"
+    assert f"| {words} |" in report(state)
