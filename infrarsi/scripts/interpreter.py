@@ -1,19 +1,20 @@
 """Walking through a script as the shell would, without running anything."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from tree_sitter import Node
 
-from infrarsi.scripts.atoms import Field, Hole, text_of, unguard
+from infrarsi.scripts.atoms import Field, Hole, computed, text_of, unguard
 from infrarsi.scripts.conditions import assumed_to_succeed, truth
 from infrarsi.scripts.expansion import Expander
 from infrarsi.scripts.state import State, Variable, merge
 
 _MAX_DEPTH = 20
 _DECLARING = ("export", "declare", "typeset", "local", "readonly")
-_SETS_UP = re.compile(r"activate|bashrc|profile|conda|modules|setvars|venv")
+SETS_UP = re.compile(r"activate|bashrc|profile|conda|modules|setvars|venv")
 _FILLING = ("read", "mapfile", "readarray", "getopts", "printf")
 
 
@@ -46,10 +47,16 @@ class Invocation:
 
 
 class Interpreter:
-    """Runs over a syntax tree and collects `invocations` and assignment `sites`."""
+    """Runs over a syntax tree and collects `invocations` and assignment `sites`.
 
-    def __init__(self, expander: Expander) -> None:
+    A `forced` variable is exported with its value from the start; assignments do not change it.
+    """
+
+    def __init__(self, expander: Expander, forced: Mapping[str, str] | None = None) -> None:
         self.expander = expander
+        self.forced = {
+            n: Variable(computed(v), None, v, 0, True) for n, v in (forced or {}).items()
+        }
         self.invocations: list[Invocation] = []
         self.sites: list[Site] = []
         self._conditions: list[str] = []
@@ -59,6 +66,8 @@ class Interpreter:
 
     def run(self, root: Node, state: State) -> State:
         """Walk a program; the state at its end."""
+        state.variables.update(self.forced)
+        state.exported |= self.forced.keys()
         self._block(root, state)
         return state
 
@@ -264,7 +273,8 @@ class Interpreter:
             state.forget(base, self.expander.raw(node), self.expander.line(node))
             return site
         appends = any(child.type == "+=" for child in node.children)
-        state.variables[name] = self._variable(name, node, value, state, appends, exported)
+        own = self._variable(name, node, value, state, appends, exported)
+        state.variables[name] = self.forced.get(name, own)
         state.unset -= {name}
         if exported:
             state.exported |= {name}
@@ -371,7 +381,7 @@ class Interpreter:
             path = fields[-1].text if len(fields) > 1 else None
             state.cwd = self.expander.folders.resolve(path, state.cwd) if path is not None else None
         elif name in ("source", ".") and len(fields) > 1:
-            if not _SETS_UP.search(self.expander.raw(node)):
+            if not SETS_UP.search(self.expander.raw(node)):
                 state.sourced = f"`{self.expander.raw(node)}` in line {self.expander.line(node)}"
         elif name == "popd":
             state.cwd = None

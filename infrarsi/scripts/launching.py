@@ -2,8 +2,9 @@
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from infrarsi.scripts.atoms import Field, Quoting
 from infrarsi.scripts.expansion import Expander
@@ -35,6 +36,9 @@ _BARE_OPTIONS = {
 _TRAINING_NAME = re.compile(r"train|finetune|fine_tune|sft|main|run|pretrain|dpo|grpo|ppo", re.I)
 
 
+_T = TypeVar("_T")
+
+
 @dataclass(frozen=True)
 class Slot:
     """An argument together with the fields that give it: the flag, and its value if separate."""
@@ -58,12 +62,55 @@ class Launched:
     slots: tuple[Slot, ...]
 
     @property
+    def launcher_start(self) -> int:
+        """The index of the launcher's first word."""
+        return _launcher_index(self.invocation.fields) or 0
+
+    def environment(self, exported: Mapping[str, _T]) -> dict[str, _T | Field]:
+        """What reaches the launcher of exported variables through `env`, `sudo` and `srun`.
+
+        A field stands for a word `NAME=value` of such a command.
+        """
+        found: dict[str, _T | Field] = dict(exported)
+        command, before = "", ""
+        for field in self.invocation.fields[: self.launcher_start]:
+            text = field.known_prefix
+            name, equals, _ = text.partition("=")
+            if _base(field) in WRAPPERS:
+                command, text = _base(field), ""
+            if _drops_all(command, text):
+                found.clear()
+            elif command == "sudo" and text in ("-E", "--preserve-env"):
+                found = {**exported, **found}
+            elif command == "env" and before in ("-u", "--unset"):
+                found.pop(text, None)
+            elif command == "env" and text.startswith(("-u", "--unset=")):
+                found.pop(text.removeprefix("--unset=").removeprefix("-u"), None)
+            elif equals and name.isidentifier() and command in ("env", "sudo"):
+                found[name] = field
+            before = text
+        return found
+
+    def loses_environment(self, name: str) -> bool:
+        """Whether an exported variable may not reach the launcher, or not on every host."""
+        bases = {_base(field) for field in self.invocation.fields[: self.launcher_start]}
+        return bool(bases & {"srun", "mpirun"}) or name not in self.environment({name: None})
+
+    @property
     def rank(self) -> int:
         """How surely this is the training command; higher is surer."""
         if self.launcher != "python":
             return 3
         name = posixpath.basename(self.entry.known_prefix or "")
         return 2 if _TRAINING_NAME.search(name) else 1
+
+
+def _drops_all(command: str, text: str) -> bool:
+    if command == "sudo":
+        return not text
+    if command == "srun":
+        return text.startswith("--export=") and "ALL" not in text
+    return command == "env" and text in ("-i", "-", "--ignore-environment")
 
 
 def recognise(invocation: Invocation, expander: Expander) -> Launched | None:

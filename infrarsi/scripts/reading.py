@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser, Tree
@@ -46,12 +45,13 @@ class Reading:
         root: str,
         environ: Mapping[str, str],
         arguments: tuple[str, ...],
+        forced: Mapping[str, str] | None = None,
     ) -> "Reading":
-        """Parse and walk."""
+        """Parse and walk; a `forced` variable has its value from the start and keeps it."""
         expander = Expander(source, path, root, environ)
         tree = _parser().parse(source)
         positional = tuple(Field(guard(computed(text)), 0) for text in arguments)
-        interpreter = Interpreter(expander)
+        interpreter = Interpreter(expander, forced)
         end = interpreter.run(tree.root_node, State(positional=positional))
         return cls(
             expander, tree, tuple(interpreter.invocations), tuple(interpreter.sites), end, where
@@ -135,18 +135,14 @@ class Reading:
             for name, assignment in self._assignments(launched.invocation.state).items()
             if assignment.exported
         }
-        fields = launched.invocation.fields[: launched.launcher_end]
-        if not any(field.text == "env" for field in fields):
-            return environment
-        for before, found in pairwise(fields):
-            name, equals, _ = found.known_prefix.partition("=")
-            if before.text in ("-u", "--unset"):
-                environment.pop(found.text or "", None)
-            elif equals and name.isidentifier():
-                value = None if found.text is None else found.text[len(name) + 1 :]
-                raw = raw_of(found, self.expander)
-                environment[name] = Assignment(name, value, raw, found.line, True)
-        return environment
+        return {
+            name: self._given(name, found) if isinstance(found, Field) else found
+            for name, found in launched.environment(environment).items()
+        }
+
+    def _given(self, name: str, field: Field) -> Assignment:
+        value = None if field.text is None else field.text[len(name) + 1 :]
+        return Assignment(name, value, raw_of(field, self.expander), field.line, True)
 
     def _script(self, entry: str | None, is_module: bool, state: State) -> str | None:
         if entry is None:

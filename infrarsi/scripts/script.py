@@ -11,7 +11,9 @@ from infrarsi.scripts.environment import remove_env, set_env
 from infrarsi.scripts.model import Assignment, TrainingCommand, Write, option_key
 from infrarsi.scripts.reading import Reading
 from infrarsi.scripts.spelling import Edit, apply
+from infrarsi.scripts.variables import Files
 
+_PROBE = "infrarsi probe"
 _Fact = tuple[str, str | bool | None, bool]  # name, value, whether it depends on a condition
 
 
@@ -29,6 +31,7 @@ class Script:
     script_arguments: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
     root: str = "$PWD"
+    files: Files | None = field(default=None, compare=False)
 
     @classmethod
     def parse(
@@ -39,13 +42,15 @@ class Script:
         script_arguments: tuple[str, ...] = (),
         environ: Mapping[str, str] | None = None,
         root: str = "$PWD",
+        files: Files | None = None,
     ) -> "Script":
         """A script from its text; `path` is relative to the project, "" for a command line.
 
-        Nothing is run and no file is read. Text that is not shell is found out by
-        `training_command`.
+        `files` gives the text of a file of the project that the script reads in, None where there
+        is none; it is asked when the environment is edited. Nothing is run. Text that is not shell
+        is found out by `training_command`.
         """
-        return cls(text, path, script_arguments, environ or {}, root)
+        return cls(text, path, script_arguments, environ or {}, root, files)
 
     @property
     def where(self) -> str:
@@ -55,9 +60,7 @@ class Script:
     @cached_property
     def reading(self) -> Reading:
         """The script taken apart; internal to this room."""
-        source = self.text.encode(errors="surrogateescape")
-        name = self.path or "bash"
-        return Reading.of(source, name, self.where, self.root, self.environ, self.script_arguments)
+        return self._read()
 
     def training_command(self) -> TrainingCommand:
         """The command that starts training; raises UserError if there is none or no single one."""
@@ -107,26 +110,64 @@ class Script:
         return self._edited(remove_option(self.reading, name), wanted, name)
 
     def with_env(self, name: str, value: str) -> "Script":
-        """The script with an environment variable of the training command set."""
-        wanted = self._facts()
+        """The script with an environment variable of the training command set.
+
+        What the script itself makes of the variable follows, as if every assignment of it gave
+        this value. Raises UserError where that cannot be proven.
+        """
+        edits = set_env(self.reading, name, value, self.files, is_command=not self.path)
+        wanted = self._facts({name: value})
         wanted.environment[name] = value
-        edits = set_env(self.reading, name, value, is_command=not self.path)
         return self._edited(edits, wanted, name)
 
     def without_env(self, name: str) -> "Script":
-        """The script whose training command does not see an environment variable."""
+        """The script whose training command does not see an environment variable.
+
+        Words of the command that depend on it get the script's own default; where there is none,
+        this raises UserError.
+        """
         wanted = self._facts()
+        decides = self._decides(name)
+        if decides:
+            wanted = self._without(name)._facts()
         wanted.environment.pop(name, None)
-        edits = remove_env(self.reading, name, is_command=not self.path)
+        edits = remove_env(
+            self.reading, name, self.files, is_command=not self.path, decides=decides
+        )
         return self._edited(edits, wanted, name)
 
-    def _facts(self) -> "_Facts":
-        command = self.training_command()
+    def _without(self, name: str) -> "Script":
+        rest = {n: v for n, v in self.environ.items() if n != name}
+        return replace(self, environ=rest)
+
+    def _decides(self, name: str) -> bool:
+        """Whether the command depends on a variable, apart from that variable itself."""
+        now = self._facts()
+        try:
+            other = self._facts({name: _PROBE})
+        except UserError:
+            return True
+        now.environment.pop(name, None)
+        other.environment.pop(name, None)
+        return now != other
+
+    def _read(self, forced: Mapping[str, str] | None = None) -> Reading:
+        source = self.text.encode(errors="surrogateescape")
+        name = self.path or "bash"
+        return Reading.of(
+            source, name, self.where, self.root, self.environ, self.script_arguments, forced
+        )
+
+    def _facts(self, forced: Mapping[str, str] | None = None) -> "_Facts":
+        reading = self.reading if forced is None else self._read(forced)
+        command = reading.training_command()
         return _Facts(
             [(a.name, a.value, bool(a.condition)) for a in command.arguments],
             {option_key(a.name): a.value for a in command.launcher_options},
             {name: a.value for name, a in command.environment.items()},
+            command.launcher,
             command.entry,
+            command.cwd,
         )
 
     def _edited(self, edits: list[Edit], wanted: "_Facts", name: str) -> "Script":
@@ -149,7 +190,9 @@ class _Facts:
     arguments: list[_Fact]
     options: dict[str, str | bool | None]
     environment: dict[str, str | None]
+    launcher: str
     entry: str | None
+    cwd: str | None
 
     def apart(self, name: str) -> "_Facts":
         """With that argument at the end: where a flag stands among the others is no matter."""

@@ -40,14 +40,19 @@ class LaunchText:
         """What starts the project's job; raises UserError if the script is not there."""
         command, path = project.launch.command, project.launch.script
         bare = frozenset(_bare_flags(project))
+
+        def files(name: str) -> str | None:
+            return sources.text(name) if sources.exists(name) else None
+
         if path is None:
-            return cls(Script.parse(command), None, command, bare)
+            return cls(Script.parse(command, files=files), None, command, bare)
         text = sources.text(path)
         script = Script.parse(
             text,
             path,
             script_arguments=script_arguments(command, path),
             environ=leading_variables(command, path),
+            files=files,
         )
         return cls(script, path, command, bare)
 
@@ -97,8 +102,9 @@ class LaunchText:
         return self._with(self.script.without_flag(place.name, bare=bare))
 
     def assigns(self, name: str) -> bool:
-        """Whether the text itself gives the training command this variable."""
-        return name in self.script.training_command().environment
+        """Whether the text itself sets this variable, so that one given from outside is lost."""
+        given = self.script.training_command().environment
+        return name in given or name in self.script.assignments()
 
     def _with(self, script: Script) -> "LaunchText":
         return replace(self, script=script, command=self.command if self.path else script.text)

@@ -167,14 +167,13 @@ def test_command_line_gets_its_environment_in_front() -> None:
     assert script.with_flag("--lr", "2").text == "torchrun train.py --lr 2"
 
 
-def test_exported_variable_that_is_used_elsewhere_is_set_for_the_command_only(
-    shell: RealShell,
-) -> None:
+def test_words_that_the_script_makes_of_a_variable_follow_it(shell: RealShell) -> None:
     text = "export N=2\necho $N\ntorchrun --nproc_per_node=$N train.py --n $N\n"
     edited = Script.parse(text, "train.sh").with_env("N", "8")
+    assert edited.text == text.replace("N=2", "N=8")
     call = _called(shell, edited)
     assert call.environment["N"] == "8"
-    assert call.arguments == ["--nproc_per_node=2", "train.py", "--n", "2"]
+    assert call.arguments == ["--nproc_per_node=8", "train.py", "--n", "8"]
 
 
 def test_assignment_in_a_branch_does_not_win_over_the_setting(shell: RealShell) -> None:
