@@ -50,7 +50,7 @@ def adopt(
         return
     files = (*change.there, *change.files) if branch else change.files
     console.say(f"The change, to {', '.join(f.path for f in files)} in {_folder(change.root)}:\n")
-    console.say(change.diff.rstrip("\n") or "(no text changes)")
+    console.show(change.diff.rstrip("\n") or "(no text changes)")
     for refusal in change.refusals:
         console.say(f"The code is left alone: {refusal}.")
     if change.refusals:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -39,12 +40,36 @@ class Console:
         self._early = []
 
     def say(self, text: str, milestone: bool = True) -> None:
-        """One line; a detail is printed only when verbose. No key or token is shown or kept."""
+        """One line; a detail is printed only when verbose. No key or token is shown or kept.
+
+        On a terminal a line that is too long goes on below, broken between words.
+        """
         text = without_secrets(text)
         if milestone or self._verbose:
-            with self._turn:
-                self._clear()
-                print(text, file=self._out, flush=True)
+            self._print("\n".join(self._wrapped(line) for line in text.split("\n")))
+        self._keep(text)
+
+    def show(self, text: str) -> None:
+        """Text whose lines must stay as they are: a diff, a table."""
+        text = without_secrets(text)
+        self._print(text)
+        self._keep(text)
+
+    def _print(self, text: str) -> None:
+        with self._turn:
+            self._clear()
+            print(text, file=self._out, flush=True)
+
+    def _wrapped(self, line: str) -> str:
+        width = shutil.get_terminal_size().columns - 1
+        if not self._out.isatty() or len(line) <= width:
+            return line
+        indent = line[: len(line) - len(line.lstrip())]
+        return textwrap.fill(
+            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+
+    def _keep(self, text: str) -> None:
         if self._log is not None:
             self._write_log(text)
         else:

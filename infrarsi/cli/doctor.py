@@ -64,5 +64,5 @@ def _held_against(known: "LoadedBaseline", open_: "Opened", console: "Console") 
     workload = open_.job.project.workload
     figures = figures_of(known.figures, evidence, workload.tokens_per_update)
     console.say("The job as it runs here against the baseline:")
-    console.say(table(figures))
+    console.show(table(figures))
     insist(figures, known)

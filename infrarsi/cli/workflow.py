@@ -155,10 +155,11 @@ def _with_ray(
             yield Opened(job, run, campaign, console, assembly.interrupts.acknowledge)
         except (Interrupted, KeyboardInterrupt):
             campaign.note_interrupt("outside the search")
-            folder = shown(run.path)
+            folder, state = shown(run.path), campaign.state
+            found = state.ranking or any(line.trial.same_job for line in state.trials)
             raise Interrupted(
-                f"continue with `infrarsi run --resume {folder}`, "
-                f"or verify what was found with `infrarsi finish {folder}`"
+                f"continue with `infrarsi run --resume {folder}`"
+                + (f", or verify what was found with `infrarsi finish {folder}`" if found else "")
             ) from None
 
 

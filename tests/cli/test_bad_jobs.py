@@ -33,6 +33,14 @@ def test_a_traceback_is_shown_with_its_place(site: Site) -> None:
     assert "(train.py:19)" in first
     assert rest[-1] == "  fix: make the command run by itself, then start again"
     assert "infrarsi: " not in "\n".join(rest)
+    assert f'File "{site.job}/train.py", line 19' in done.err, "not that of a copy that is gone"
+    report = (site.runs()[0] / "REPORT.md").read_text()
+    for text in (report, site.infrarsi("report").out):
+        assert "**Not finished: the job as it is could not be measured.**" in text
+        assert "`bash train.sh`: the job as it is failed: " in text
+        assert f'File "{site.job}/train.py", line 19' in text
+        assert "stdout.log" in text
+        assert "Fix: make the command run by itself, then start again." in text
 
 
 @pytest.mark.slow

@@ -81,8 +81,8 @@ def test_a_killed_run_says_how_to_complete_it(killed: Killed) -> None:
     assert (plan.code, plan.err) == (0, "")
     assert "Would verify against the reference, best first:\n  micro_batch=" in plan.out
     applied = killed.site.infrarsi("apply", "--write")
-    assert (applied.code, applied.err) == (0, "")
-    assert f"; complete it with `infrarsi finish {killed.run}`" in applied.out
+    assert applied.code == 2, "nothing was written"
+    assert f"\n  fix: complete it with `infrarsi finish {killed.run}`" in applied.message
 
 
 def test_a_run_is_not_resumed_under_another_contract(killed: Killed) -> None:
@@ -98,7 +98,9 @@ def test_a_second_process_is_kept_out_and_a_second_interrupt_ends_at_once(killed
     journal = Path(killed.site.folder, killed.run, "journal.jsonl")
     with journal.open("ab") as file:
         file.write(b'{"n": 17, "t"')
-    started = killed.site.start("run", "--resume", killed.run, *SHORT)
+    changed = killed.site.job / "notes.txt"
+    changed.write_text("of the user\n")
+    started = killed.site.start("run", *SHORT, "--resume")
     started.until_job("trial-002-again1")
     second = killed.site.infrarsi("finish", killed.run)
     assert second.code == 2
@@ -109,7 +111,9 @@ def test_a_second_process_is_kept_out_and_a_second_interrupt_ends_at_once(killed
     done = started.interrupt().end()
     assert done.code == 130
     assert done.message.startswith("infrarsi: stopped at once; continue with `infrarsi run --res")
+    changed.unlink()
     assert "of the journal was torn and is dropped" in done.out
+    assert "the copy of your files that it began with; changed since: notes.txt." in done.out
     assert "Reference" not in done.out, "what the journal has is not run again"
 
 
@@ -122,10 +126,7 @@ def test_an_interrupt_in_the_reference_ends_the_run(site: Site) -> None:
     done = started.until_job("ref-01-timed").interrupt().end()
     run = site.runs()[0].relative_to(site.folder)
     assert done.code == 130
-    assert done.message == (
-        f"infrarsi: stopped; continue with `infrarsi run --resume {run}`, or verify what was "
-        f"found with `infrarsi finish {run}`\n"
-    )
+    assert done.message == f"infrarsi: stopped; continue with `infrarsi run --resume {run}`\n"
     assert site.tree() == before
     assert site.events()[-1]["event"] == "interrupted"
     assert [e["outcome"] for e in site.events() if e["event"] == "execution"] == ["stopped"]

@@ -44,8 +44,8 @@ OPTIONS = {
     "init": "command entry force",
     "doctor": "baseline out ray-address verbose",
     "report": "out rejudge",
-    "apply": "branch out write",
-    "finish": "branch dry-run out ray-address verbose yes",
+    "apply": "branch out project write",
+    "finish": "branch dry-run out project ray-address verbose yes",
 }
 
 
