@@ -65,6 +65,7 @@ class Console:
         if not self._out.isatty() or len(line) <= width:
             return line
         indent = line[: len(line) - len(line.lstrip())]
+        indent += "    " if indent else ""
         return textwrap.fill(
             line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
         )

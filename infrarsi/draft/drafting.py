@@ -17,6 +17,7 @@ from infrarsi.draft.knobs import Found, Surroundings
 from infrarsi.draft.machine import Machine
 from infrarsi.draft.nodes import asked_nodes
 from infrarsi.draft.parsers import insist_on_known, undefined
+from infrarsi.draft.programs import SHELL_SUFFIXES, files
 from infrarsi.draft.roles import Role, digest, roles
 from infrarsi.draft.settings import Setting, settings
 from infrarsi.draft.sinks import Sinks, find
@@ -98,9 +99,13 @@ def draft(
     if found.script_path is None and command is None:
         found = _bare_entry(found, sources, machine, environ, questions)
     kind = stack.recognise(found, sources)
-    return _Drafting(found, sources, machine, environ, questions).project(
-        kind, config, tuple(requirements)
-    )
+    drafting = _Drafting(found, sources, machine, environ, questions)
+    if entry is not None and found.script_path is None and files(found.root, SHELL_SUFFIXES):
+        drafting.notes.append(
+            f"no launch script starts {found.entry}, so the job is `{found.command}`: check that "
+            "the flags of your real runs are in it"
+        )
+    return drafting.project(kind, config, tuple(requirements))
 
 
 def _bare_entry(

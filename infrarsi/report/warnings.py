@@ -34,6 +34,6 @@ def planned_note(started: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
     if paid > own:
         return (
             f"{head}: at {own} steps the change does not pay for itself (it does from step {paid} "
-            "on). Set `workload.planned_steps` to the length of your real run."
+            "on)."
         )
     return f"{head}: the change has paid for itself by then, at step {paid}."

@@ -66,6 +66,13 @@ def test_a_broken_launch_script_beside_a_good_one_is_named(write: Make) -> None:
     assert read(root, entry="train.py").project.launch.command == "bash old.sh"
 
 
+def test_an_entry_that_no_script_starts_is_the_job_without_flags_and_said(write: Make) -> None:
+    root = write({"train.sh": "python trian.py --steps 60\n", "train.py": MAIN})
+    drafted = read(root, entry="train.py")
+    assert drafted.project.launch.command == "python train.py"
+    assert any("no launch script starts train.py" in note for note in drafted.notes)
+
+
 def test_a_broken_helper_does_not_matter(write: Make) -> None:
     files = {"train.sh": "python train.py --steps 50\n", "plot.sh": "python gone.py\n"}
     assert read(write({**files, "train.py": MAIN})).project.launch.command == "bash train.sh"
