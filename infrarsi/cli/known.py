@@ -21,7 +21,7 @@ def insist_on_known(file: LoadedProject) -> None:
 
     What cannot be read out of the job is not judged.
     """
-    mistakes = [*_script(file), *_families(file), *_allowed(file)]
+    mistakes = [*_script(file), *_families(file), *_allowed(file), *_patches(file)]
     if not mistakes:
         from infrarsi.draft import today
 
@@ -80,6 +80,20 @@ def _allowed(file: LoadedProject) -> Iterator[Mistake]:
                 file.line("allow", index),
                 f"`allow` names {name!r}, which nothing here asks for",
                 f"did you mean `{near[0]}`?" if near else "remove it",
+            )
+
+
+def _patches(file: LoadedProject) -> Iterator[Mistake]:
+    from infrarsi.workspace.recipes import RECIPE_NAMES
+
+    asked = file.project.search.patches
+    for index, name in enumerate(asked if isinstance(asked, list) else ()):
+        if name not in RECIPE_NAMES:
+            near = difflib.get_close_matches(name, RECIPE_NAMES, n=1)
+            yield Mistake(
+                file.line("search", "patches", index),
+                f"`search.patches` names {name!r}, which is no recipe",
+                f"did you mean `{near[0]}`?" if near else f"known are {', '.join(RECIPE_NAMES)}",
             )
 
 

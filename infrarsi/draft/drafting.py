@@ -15,7 +15,7 @@ from infrarsi.draft.batch import batch_settings, micro_batch
 from infrarsi.draft.environment import environment_knobs
 from infrarsi.draft.knobs import Found, Surroundings
 from infrarsi.draft.machine import Machine
-from infrarsi.draft.nodes import asked_nodes
+from infrarsi.draft.nodes import asked_nodes, insist_on_tasks
 from infrarsi.draft.parsers import insist_on_known, undefined
 from infrarsi.draft.programs import SHELL_SUFFIXES, files
 from infrarsi.draft.roles import Role, digest, roles
@@ -265,6 +265,9 @@ class _Drafting:
         training = self.target.training
         self.tell("launch", "command", told=f"starts {self.target.entry} by {training.launcher}")
         nodes, place = asked_nodes(self.target)
+        by_srun = insist_on_tasks(self.target)
+        if by_srun:
+            self.notes.append(by_srun)
         if nodes != 1:
             self.tell("launch", "nodes", told=f"{place} asks for as many")
             self.notes.append(

@@ -8,6 +8,7 @@ from infrarsi.errors import UserError
 
 _HEADER = re.compile(r"^#(?:SBATCH|PBS|FLUX)\s+(.*)$")
 _COUNT = re.compile(r"(?:^|\s)(?:-N|--nodes)[=\s]*([^\s]+)")
+_TASKS = re.compile(r"(?:^|\s)(?:--n?tasks(?:-per-node)?[=\s]\s*|-n\s*)([^\s]+)")
 _SRUN = re.compile(r"^[^#]*?(?:^|[\s;&|(])srun\s(.*)$")
 
 
@@ -18,6 +19,30 @@ def asked_nodes(target: Target) -> tuple[int, str]:
     """
     found = [(_number(text, place), place) for text, place in _asked(target)]
     return max(found, default=(1, ""), key=lambda item: item[0])
+
+
+def insist_on_tasks(target: Target) -> str:
+    """A note where srun starts the training, else "".
+
+    Raises UserError where srun starts several processes: their number and their GPUs are then
+    Slurm's and not torchrun's.
+    """
+    lines = target.script.text.splitlines()
+    at = target.training.line
+    own = _SRUN.search(lines[at - 1]) if 0 < at <= len(lines) else None
+    if own is None:
+        return ""
+    texts = [(m.group(1), n) for n, line in enumerate(lines, 1) if (m := _HEADER.match(line))]
+    for text, number in [(own.group(1), at), *texts]:
+        tasks = _TASKS.search(text)
+        if tasks is not None and tasks.group(1).strip("\"'") != "1":
+            raise UserError(
+                f"srun starts {tasks.group(1)} processes of the training, but only those that "
+                "torchrun starts are understood in this version",
+                where=f"{target.where}:{number}",
+                fix="start them by torchrun, or give such a command with --command",
+            )
+    return f"{target.where}:{at}: srun starts the training, so every run needs Slurm here"
 
 
 def _asked(target: Target) -> Iterator[tuple[str, str]]:

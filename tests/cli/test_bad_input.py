@@ -175,6 +175,7 @@ def test_a_mistake_in_the_contract_is_told_with_its_line(
         ("family: micro_batch", "family: micro_bach", "did you mean `micro_batch`?"),
         ("allow: []", "allow: [tf23]", "did you mean `tf32`?"),
         ("flag:--out: fresh", "flag:--output: fresh", "did you mean `flag:--out`?"),
+        ("patches: all", "patches: [sdpa_atention]", "did you mean `sdpa_attention`?"),
     ],
     ids=str,
 )
