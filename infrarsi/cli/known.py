@@ -65,6 +65,8 @@ def _families(file: LoadedProject) -> Iterator[Mistake]:
 
 
 def _allowed(file: LoadedProject) -> Iterator[Mistake]:
+    if not file.project.allow:
+        return
     from infrarsi.families import catalogue
     from infrarsi.verify.precisions import NAMES
     from infrarsi.workspace.recipes import recipes
@@ -84,10 +86,12 @@ def _allowed(file: LoadedProject) -> Iterator[Mistake]:
 
 
 def _patches(file: LoadedProject) -> Iterator[Mistake]:
+    asked = file.project.search.patches
+    if not isinstance(asked, list):
+        return
     from infrarsi.workspace.recipes import RECIPE_NAMES
 
-    asked = file.project.search.patches
-    for index, name in enumerate(asked if isinstance(asked, list) else ()):
+    for index, name in enumerate(asked):
         if name not in RECIPE_NAMES:
             near = difflib.get_close_matches(name, RECIPE_NAMES, n=1)
             yield Mistake(
