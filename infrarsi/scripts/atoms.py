@@ -165,6 +165,9 @@ def merge_atoms(a: Atoms, b: Atoms, condition: str, line: int) -> Atoms:
     """What a variable holds after a branch that may or may not have run."""
     if a == b:
         return a
+    text = text_of(a)
+    if text is not None and text == text_of(b) and not any(x.condition for x in a + b):
+        return computed(text)  # known, but written in two places
     shorter, longer = sorted((a, b), key=len)
     if longer[: len(shorter)] == shorter:
         rest = longer[len(shorter) :]

@@ -1,9 +1,11 @@
 """Changing flags and launcher options: which bytes to replace, or why that is not safe."""
 
+from collections.abc import Sequence
 from typing import Literal, NoReturn
 
 from infrarsi.errors import UserError
 from infrarsi.scripts.atoms import Field, Hole
+from infrarsi.scripts.launchers import of_another, spelled
 from infrarsi.scripts.launching import Launched, Slot
 from infrarsi.scripts.model import option_key
 from infrarsi.scripts.reading import Reading
@@ -28,8 +30,13 @@ def set_flag(reading: Reading, name: str, value: Value) -> list[Edit]:
     launched = single_launch(reading, name)
     slots = [slot for slot in launched.slots if slot.argument.name == name]
     if slots:
-        return _change(reading, _only(reading, slots, name), name, value)
-    _refuse_hidden(reading, launched, name)
+        slot = _only(reading, slots, name)
+        at = launched.slots.index(slot)
+        if any(s.flag.text == "--" for s in launched.slots[:at]):
+            _refuse(reading, slot.flag, name)
+        _refuse_hidden(reading, launched.slots[at + 1 :], name)
+        return _change(reading, slot, name, value)
+    _refuse_hidden(reading, launched.slots, name)
     return [_append(reading, launched, _spelled(launched, name, value))]
 
 
@@ -37,8 +44,8 @@ def remove_flag(reading: Reading, name: str, *, bare: bool) -> list[Edit]:
     """The edits that take the program's flag out."""
     launched = single_launch(reading, name)
     slots = [slot for slot in launched.slots if slot.argument.name == name]
+    _refuse_hidden(reading, [slot for slot in launched.slots if slot not in slots], name)
     if not slots:
-        _refuse_hidden(reading, launched, name)
         return []
     return _remove(reading, _only(reading, slots, name), name, bare)
 
@@ -53,10 +60,21 @@ def set_option(reading: Reading, name: str, value: Value) -> list[Edit]:
             where=f"{reading.where}:{line}",
             fix="start the training by torchrun, or take `launcher:` places out of the knobs",
         )
+    other = of_another(launched.launcher, name)
+    if other is not None:
+        raise UserError(
+            f"`{name}` is an option of {other}, but the training is started by {launched.launcher}",
+            where=f"{reading.where}:{reading.expander.line(launched.invocation.node)}",
+            fix="name the option that this launcher has for it",
+        )
+    name = spelled(launched.launcher, name)
     slots = _options(launched, name)
+    _refuse_shortened(reading, launched, name)
     if slots:
         slot = _only(reading, slots, name)
+        _refuse_hidden(reading, launched.options[launched.options.index(slot) + 1 :], name)
         return _change(reading, slot, slot.argument.name, value)
+    _refuse_hidden(reading, launched.options, name)
     own = launched.invocation.fields[launched.launcher_end - 1]
     joined = not any(s.value for s in launched.options)
     if value is True:
@@ -74,6 +92,8 @@ def remove_option(reading: Reading, name: str) -> list[Edit]:
     """The edits that take the launcher's option out."""
     launched = single_launch(reading, name)
     slots = _options(launched, name)
+    _refuse_shortened(reading, launched, name)
+    _refuse_hidden(reading, [slot for slot in launched.options if slot not in slots], name)
     return _remove(reading, _only(reading, slots, name), name, bare=False) if slots else []
 
 
@@ -165,6 +185,11 @@ def _append(reading: Reading, launched: Launched, texts: list[str]) -> Edit:
     """More words at the end of the command; on a line of their own where the others have one."""
     source = reading.expander.source
     node = launched.invocation.node
+    end = next((s.flag for s in launched.slots if s.flag.text == "--"), None)
+    if end is not None and end.word is None:
+        _refuse(reading, end, texts[0])
+    if end is not None and end.word is not None:  # what follows `--` is no flag
+        return Edit(end.word[0], end.word[0], b"".join(quote(text) + b" " for text in texts))
     words = [
         word
         for word, found in zip(launched.invocation.words, launched.invocation.fields, strict=True)
@@ -180,9 +205,22 @@ def _append(reading: Reading, launched: Launched, texts: list[str]) -> Edit:
     return Edit(last.end_byte, last.end_byte, separator + written)
 
 
-def _refuse_hidden(reading: Reading, launched: Launched, name: str) -> None:
+def _refuse_shortened(reading: Reading, launched: Launched, name: str) -> None:
+    """Launchers take `--nproc` for `--nproc-per-node`; which one wins depends on their order."""
+    key = option_key(name)
+    for slot in launched.options:
+        own = option_key(slot.argument.name)
+        if len(own) > 1 and own != key and key.startswith(own):
+            raise UserError(
+                f"`{name}` is already given in a shortened form, `{slot.argument.raw}`",
+                where=f"{reading.where}:{slot.argument.line}",
+                fix="write the option's name out",
+            )
+
+
+def _refuse_hidden(reading: Reading, slots: Sequence[Slot], name: str) -> None:
     """A flag that is not seen may hide in an argument that the script computes."""
-    for slot in launched.slots:
+    for slot in slots:
         hole = slot.flag.hole
         if hole is None or hole.unassigned or slot.joined or slot.flag.known_prefix:
             continue

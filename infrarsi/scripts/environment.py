@@ -45,7 +45,7 @@ def _set_late(variable: Variable, value: str, is_command: bool) -> list[Edit]:
     site = _replaceable(variable)
     if site is not None:
         return [Edit(site.node.start_byte, site.node.end_byte, written)]
-    if variable.is_readonly:
+    if variable.is_special or variable.lost:
         return [_before_launcher(launched, b"env " + written + b" ")]
     statement = launched.invocation.statement
     if _mentions(statement, name) or (is_command and not _has_substitution(statement)):
@@ -119,7 +119,8 @@ def remove_env(
         edits.append(Edit(start, end, b""))
     site = _replaceable(variable)
     statement = launched.invocation.statement
-    is_used = bool(variable.reads or variable.unread or variable.is_readonly)
+    is_used = bool(variable.reads or variable.unread or variable.lost)
+    is_used = is_used or variable.is_special
     if site is not None and _alone(site) and not is_used:
         declaration = site.node.parent
         assert declaration is not None

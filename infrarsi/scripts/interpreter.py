@@ -330,7 +330,9 @@ class Interpreter:
     def _command(self, node: Node, state: State, extra: tuple[Node, ...]) -> None:
         words = list(node.children_by_field_name("name"))
         words += [*node.children_by_field_name("argument"), *extra]
-        prefix = tuple(c for c in node.named_children if c.type == "variable_assignment")
+        before, prefix = assignments_of(node, self.expander.source)
+        for site in before:
+            self._assign(site, state, exported=False)
         words.sort(key=lambda word: word.start_byte)
         fields: list[Field] = []
         origin: list[Node] = []
@@ -398,6 +400,25 @@ class Interpreter:
                 if text.isidentifier() and (name != "printf" or "-v" in _texts(fields)):
                     state.forget(text, f"`{name}` in line {line}", line)
         return False
+
+
+def assignments_of(command: Node, source: bytes) -> tuple[list[Node], list[Node]]:
+    """The assignments in the lines before a command, and those that stand in front of it.
+
+    The grammar takes `A=1 B=2` and the command in the next line for one command.
+    """
+    before: list[Node] = []
+    found: list[Node] = []
+    end = command.start_byte
+    for child in command.children:
+        if b"\n" in source[end : child.start_byte].replace(b"\\\n", b""):
+            before, found = before + found, []
+        if child.type != "variable_assignment" and child.type != "comment":
+            break
+        if child.type == "variable_assignment":
+            found.append(child)
+        end = child.end_byte
+    return before, found
 
 
 def _texts(fields: list[Field]) -> list[str | None]:

@@ -8,6 +8,7 @@ from typing import Literal
 from infrarsi.errors import UserError
 from infrarsi.scripts.editing import remove_flag, remove_option, set_flag, set_option
 from infrarsi.scripts.environment import remove_env, set_env
+from infrarsi.scripts.launchers import gives_its_own, starts_processes
 from infrarsi.scripts.model import Assignment, TrainingCommand, Write, option_key
 from infrarsi.scripts.reading import Reading
 from infrarsi.scripts.spelling import Edit, apply
@@ -97,6 +98,17 @@ class Script:
         wanted.arguments = _without(wanted.arguments, name, bare)
         return self._edited(remove_flag(self.reading, name, bare=bare), wanted, name)
 
+    def is_launcher_option(self, name: str) -> bool:
+        """Whether a flag of this name goes to the launcher, and not to the program.
+
+        So it is where the launcher is given it, or where no program can be meant
+        (`--nproc_per_node`); a flag that the program is given is the program's.
+        """
+        command = self.training_command()
+        if command.launcher == "python" or command.argument(name) is not None:
+            return False
+        return command.option(name) is not None or starts_processes(command.launcher, name)
+
     def with_launcher_option(self, name: str, value: str | Literal[True]) -> "Script":
         """The script with one option of the launcher set; `-` and `_` in its name are the same."""
         wanted = self._facts()
@@ -115,6 +127,7 @@ class Script:
         What the script itself makes of the variable follows, as if every assignment of it gave
         this value. Raises UserError where that cannot be proven.
         """
+        self._insist_on_reaching(name)
         edits = set_env(self.reading, name, value, self.files, is_command=not self.path)
         wanted = self._facts({name: value})
         wanted.environment[name] = value
@@ -135,6 +148,18 @@ class Script:
             self.reading, name, self.files, is_command=not self.path, decides=decides
         )
         return self._edited(edits, wanted, name)
+
+    def _insist_on_reaching(self, name: str) -> None:
+        """A variable that the launcher sets for its programs must do something in its own words."""
+        command = self.training_command()
+        options = {option_key(option.name) for option in command.launcher_options}
+        why = gives_its_own(command.launcher, name, options)
+        if why is not None and not self._decides(name):
+            raise UserError(
+                f"the variable `{name}` would not reach the program: {why}",
+                where=f"{self.where}:{command.line}",
+                fix="set the option of the launcher (`launcher:--...`) instead",
+            )
 
     def _without(self, name: str) -> "Script":
         rest = {n: v for n, v in self.environ.items() if n != name}

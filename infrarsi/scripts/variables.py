@@ -7,7 +7,7 @@ from functools import cached_property
 
 from tree_sitter import Node
 
-from infrarsi.scripts.interpreter import SETS_UP, Invocation
+from infrarsi.scripts.interpreter import SETS_UP, Invocation, assignments_of
 from infrarsi.scripts.launching import Launched
 from infrarsi.scripts.reading import Reading
 
@@ -86,14 +86,18 @@ class Variable:
         return tuple(f.word for f in fields if f.word and f.known_prefix.startswith(start))
 
     @property
-    def is_readonly(self) -> bool:
-        """Whether the script forbids that the variable is set again."""
-        for node in self.mentions:
-            declaration = next((n for n in _upwards(node) if n.type == "declaration_command"), node)
-            words = self.reading.expander.raw(declaration).split()
-            if declaration is not node and (words[0] == "readonly" or "-r" in words):
-                return True
-        return False
+    def is_special(self) -> bool:
+        """Whether `export X=1` may do something else, since it is readonly, an array or a name."""
+        declarations = [
+            self.reading.expander.raw(above).split()
+            for node in self.mentions
+            for above in _upwards(node)
+            if above.type == "declaration_command"
+        ]
+        options = {word for words in declarations for word in words if word.startswith("-")}
+        readonly = any(words[0] == "readonly" for words in declarations)
+        arrays = any(not is_scalar(node) for node in self.writes)
+        return readonly or arrays or any(set(option) & set("rAan") for option in options)
 
     @cached_property
     def reads(self) -> tuple[Use, ...]:
@@ -156,6 +160,8 @@ class Variable:
         """Whether an assignment stands in front of a command that is not the training command."""
         command = assignment.parent
         if command is None or command.type != "command":
+            return False
+        if assignment in assignments_of(command, self.reading.expander.source)[0]:
             return False
         name = command.child_by_field_name("name")
         if command.start_byte == self.launched.invocation.node.start_byte or name is None:
@@ -267,12 +273,16 @@ def is_default(write: Node, name: str) -> bool:
 
 def _is_plain(write: Node, name: str) -> bool:
     """An assignment `X=...` of one value that no loop lives on."""
-    target, value = write.child_by_field_name("name"), write.child_by_field_name("value")
-    if target is None or target.type != "variable_name":
-        return False
-    array = value is not None and value.type == "array"
+    value = write.child_by_field_name("value")
     appends = any(child.type == "+=" for child in write.children)
-    return not array and not appends and not _in_changing_loop(write, value, name)
+    return is_scalar(write) and not appends and not _in_changing_loop(write, value, name)
+
+
+def is_scalar(write: Node) -> bool:
+    """Whether an assignment is that of one value, and not of an array or its element."""
+    target, value = write.child_by_field_name("name"), write.child_by_field_name("value")
+    is_array = value is not None and value.type == "array"
+    return target is not None and target.type == "variable_name" and not is_array
 
 
 def _in_changing_loop(write: Node, value: Node | None, name: str) -> bool:

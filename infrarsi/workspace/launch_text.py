@@ -77,7 +77,11 @@ class LaunchText:
         return result
 
     def with_place(self, place: Place, value: Scalar) -> "LaunchText":
-        """With one place set; False takes a flag away that is given without a value."""
+        """With one place set; False takes a flag away that is given without a value.
+
+        A `flag:` that is the launcher's (`--nproc_per_node`) changes the launcher's own option.
+        """
+        place = self._home(place)
         if place.kind is PlaceKind.ENV:
             return self._with(self.script.with_env(place.name, plain(value)))
         if place.kind is PlaceKind.LAUNCHER:
@@ -94,12 +98,18 @@ class LaunchText:
 
     def without(self, place: Place) -> "LaunchText":
         """With one place removed."""
+        place = self._home(place)
         if place.kind is PlaceKind.ENV:
             return self._with(self.script.without_env(place.name))
         if place.kind is PlaceKind.LAUNCHER:
             return self._with(self.script.without_launcher_option(place.name))
         bare = place.name in self.bare_flags
         return self._with(self.script.without_flag(place.name, bare=bare))
+
+    def _home(self, place: Place) -> Place:
+        if place.kind is PlaceKind.FLAG and self.script.is_launcher_option(place.name):
+            return Place(PlaceKind.LAUNCHER, place.name)
+        return place
 
     def assigns(self, name: str) -> bool:
         """Whether the text itself sets this variable, so that one given from outside is lost."""
