@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from spawned import INFRARSI, Done, Site
 
+from infrarsi.cli.known import insist_on_known
+from infrarsi.contract.files import load
+from infrarsi.errors import UserError
+
 
 def refused(site: Site, *arguments: str) -> str:
     """The message of a command that is refused with the user's files as they were."""
@@ -183,7 +187,9 @@ def test_a_name_that_nothing_knows_has_its_nearest(
     drafted: Site, old: str, new: str, fix: str
 ) -> None:
     edit(drafted, old, new)
-    assert f"\n  fix: {fix}" in refused(drafted, "doctor", "job")
+    with pytest.raises(UserError, match=r"\w") as caught:
+        insist_on_known(load(drafted.job / "infrarsi.yaml"))
+    assert caught.value.fix == fix
 
 
 def test_flags_of_knobs_that_the_program_refuses_are_named_together(drafted: Site) -> None:
@@ -194,9 +200,12 @@ def test_flags_of_knobs_that_the_program_refuses_are_named_together(drafted: Sit
         "reference: 0}\n"
     )
     path.write_text(text.replace("knobs:\n", f"knobs:\n{knobs}").replace("--out:", "--ouput:"))
-    told = refused(drafted, "run", "job")
-    assert "`flag:--worker`: neither train.sh passes `--worker` nor does train.py define" in told
-    assert "`flag:--ouput`" in told
+    with pytest.raises(
+        UserError, match=r"neither train\.sh passes `--worker` nor does train\.py def"
+    ):
+        insist_on_known(load(path))
+    with pytest.raises(UserError, match="`flag:--ouput`: neither"):
+        insist_on_known(load(path))
 
 
 def test_a_typo_names_the_nearest_key(drafted: Site) -> None:
