@@ -200,9 +200,7 @@ def test_flags_of_knobs_that_the_program_refuses_are_named_together(drafted: Sit
         "reference: 0}\n"
     )
     path.write_text(text.replace("knobs:\n", f"knobs:\n{knobs}").replace("--out:", "--ouput:"))
-    with pytest.raises(
-        UserError, match=r"neither train\.sh passes `--worker` nor does train\.py "
-    ):
+    with pytest.raises(UserError, match=r"neither train\.sh passes `--worker` nor does train\.py "):
         insist_on_known(load(path))
     with pytest.raises(UserError, match="`flag:--ouput`: neither"):
         insist_on_known(load(path))
