@@ -11,7 +11,7 @@ from infrarsi.scripts.interpreter import Site
 from infrarsi.scripts.launching import Launched
 from infrarsi.scripts.reading import Reading
 from infrarsi.scripts.spelling import Edit, indentation, line_start, quote
-from infrarsi.scripts.variables import Files, Use, Variable, is_default
+from infrarsi.scripts.variables import Files, Use, Variable, is_default, keeps
 
 
 def set_env(
@@ -80,7 +80,7 @@ def _set_throughout(variable: Variable, value: str, is_command: bool) -> list[Ed
 
 def _refuse_two_values(variable: Variable) -> None:
     """A variable that is used, set again and used again stands for two things."""
-    writes = variable.writes
+    writes = [node for node in variable.writes if not keeps(node, variable.name)]
     if len({node.text for node in writes}) < 2:
         return
     statements = variable.reading.tree.root_node.named_children

@@ -271,6 +271,13 @@ def is_default(write: Node, name: str) -> bool:
     return re.match(rb"\$\{" + name.encode() + rb":?-", text) is not None
 
 
+def keeps(write: Node, name: str) -> bool:
+    """Whether an assignment gives a variable what it holds: `X=$X`, or a default."""
+    value = write.child_by_field_name("value")
+    text = b"" if value is None else (value.text or b"").strip(b'"')
+    return is_default(write, name) or text in (b"$%b" % name.encode(), b"${%b}" % name.encode())
+
+
 def _is_plain(write: Node, name: str) -> bool:
     """An assignment `X=...` of one value that no loop lives on."""
     value = write.child_by_field_name("value")
@@ -314,5 +321,11 @@ def _descend(node: Node) -> Iterator[Node]:
 
 def _statement(node: Node) -> Node:
     """The smallest whole command around a node, for messages."""
-    kinds = ("command", "declaration_command", "unset_command", "variable_assignment")
+    kinds = (
+        "command",
+        "declaration_command",
+        "unset_command",
+        "variable_assignment",
+        "test_command",
+    )
     return next((n for n in _upwards(node) if n.type in kinds), node)

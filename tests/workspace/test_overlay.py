@@ -39,6 +39,44 @@ def test_settings_of_every_place_edit_the_script(sources: Sources) -> None:
     assert script.endswith(f"--out {SINKS_TOKEN}/out \\\n  --accum 2 \\\n  --fused  # results\n")
 
 
+PROCESSES = """NPROC=${NPROC:-2}
+torchrun --nproc_per_node="$NPROC" train.py --out out
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "script"),
+    [
+        ("env:NPROC", PROCESSES.replace("NPROC=${NPROC:-2}", "export NPROC=1")),
+        ("flag:--nproc-per-node", PROCESSES.replace('="$NPROC"', "=1")),
+        ("launcher:--nproc-per-node", PROCESSES.replace('="$NPROC"', "=1")),
+    ],
+)
+def test_processes_are_set_where_the_launcher_reads_them(
+    sources: Sources, place: str, script: str
+) -> None:
+    (sources.root / "train.sh").write_text(PROCESSES)
+    knob = {**small_job.KNOBS[2], "at": place}
+    project = small_job.project(knobs=[knob], sinks={})
+    found = overlay(project, sources, small_job.candidate({"procs": 1}))
+    assert found.files == {"train.sh": script}
+
+
+def test_a_setting_that_may_not_take_effect_is_not_written(sources: Sources) -> None:
+    (sources.root / "train.sh").write_text("read NPROC < nodes.txt\n" + PROCESSES)
+    project = small_job.project(knobs=[{**small_job.KNOBS[2], "at": "env:NPROC"}])
+    with pytest.raises(UserError, match="line 1 sets it") as caught:
+        overlay(project, sources, small_job.candidate({"procs": 1}))
+    assert caught.value.where == "train.sh:1"
+
+
+def test_a_sink_variable_that_the_script_replaces_is_changed_there(sources: Sources) -> None:
+    text = small_job.SCRIPT.replace("export OMP", "WANDB_MODE=online\nexport OMP")
+    (sources.root / "train.sh").write_text(text)
+    found = overlay(small_job.project(), sources, Candidate.of())
+    assert "WANDB_MODE=offline" in found.files["train.sh"]
+
+
 def test_removed_places_are_gone_from_script_and_environment(sources: Sources) -> None:
     found = overlay(small_job.project(), sources, small_job.candidate({"quiet": "yes"}))
     assert "unset OMP_NUM_THREADS\n" in found.files["train.sh"]
