@@ -249,7 +249,6 @@ CASES = (
             "        optimizer.step()\n",
             "        if step < 6 or step % 4 != 3:\n            optimizer.step()\n",
         ),
-        "completes",  # two updates of the twelve are not there
         "optimizer_steps",
         "same_workload",
     ),

@@ -53,6 +53,8 @@ REFERENCE_PLAN = (
 PATCH_AUDIT = "patch_audit"
 """The static audit of a patch counts as a check of its own: what it refuses is never launched."""
 BROKEN = "completes"
+"""All that a run which failed by itself says: its patch may be broken. One that ends well after too
+few updates says more."""
 PAIRS = "speed_reproduces"
 """Judged by paired runs, and only where a case expects it."""
 
@@ -111,13 +113,7 @@ class Finding:
 
     @property
     def caught_by(self) -> tuple[CheckResult, ...]:
-        """The rejections by a check that is meant to see this cheat.
-
-        A run that broke off says nothing about other checks: unless that is expected, the case is
-        broken.
-        """
-        if any(r.check == BROKEN and BROKEN not in self.case.expected for r in self.rejected_by):
-            return ()
+        """The rejections by a check that is meant to see this cheat."""
         return tuple(r for r in self.rejected_by if r.check in self.case.expected)
 
     @property
@@ -259,6 +255,8 @@ class Workbench:
         for kind in kinds:
             result = self.run(base, changed, kind, f"{case.name}-{kind}")
             rejected = judge(evidence, result, base.project).failed
+            if result.exit_code != 0 and BROKEN not in case.expected:
+                rejected = tuple(r for r in rejected if r.check == BROKEN)
             found = _with(found, kind, rejected, began)
             if found.caught_by or (case.honest and rejected):
                 return found
