@@ -2,10 +2,10 @@
 
 import json
 import os
-import resource
 import socket
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -205,27 +205,35 @@ def test_two_processes_of_one_rank_each_have_a_file(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "witness")) == ["rank0.1.jsonl", "rank0.jsonl"]
 
 
-@pytest.fixture
-def small_files() -> Iterator[None]:
-    """No file may grow beyond 4 KB in this process, as on a disk that is nearly full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+FULL_DISK = """
+import json, os, resource, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_collector import CONFIG, Collector, run_rank, wait_until
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+with Collector(Path(sys.argv[1]), CONFIG) as collector:
+    channel = run_rank(collector, 0, 1, 400)
+    wait_until(collector, 400)
+    channel.line("end", {"steps": 400, "world_size": 1})
+    channel.wait_for_bye(10.0)
+    channel.abandon()
+    (record,) = collector.ranks()
+print(json.dumps([record.sealed, list(record.problems), len(record.steps)]))
+"""
 
 
-@pytest.mark.usefixtures("small_files")
 def test_a_disk_that_fills_costs_the_record_and_holds_nobody_up(tmp_path: Path) -> None:
-    with Collector(tmp_path, CONFIG) as collector:
-        channel = run_rank(collector, 0, 1, 400)
-        wait_until(collector, 400)
-        channel.line("end", {"steps": 400, "world_size": 1})
-        channel.wait_for_bye(10.0)
-        channel.abandon()
-        (record,) = collector.ranks()
-    assert not record.sealed
-    assert "the record could not be written: File too large" in record.problems
-    assert 0 < len(record.steps) < 400
+    # In a process of its own: the limit holds for every file, the test's own output included.
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(tmp_path), str(Path(__file__).parent)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    sealed, problems, steps = json.loads(done.stdout)
+    assert not sealed
+    assert "the record could not be written: File too large" in problems
+    assert 0 < steps < 400
 
 
 def test_a_record_that_cannot_be_opened_is_told_to_the_process(tmp_path: Path) -> None:
