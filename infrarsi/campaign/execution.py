@@ -160,10 +160,12 @@ class Desk:
     ) -> tuple[ExecutionResult, Measured]:
         """Run once on held nodes, again after infrastructure failures, and write it down.
 
+        A run that crashed at exit, its records sealed, is repeated once, and charged.
+
         Raises Interrupted when the user asked to stop, after the job has ended, and ExternalError
         when the infrastructure failed three times.
         """
-        reason, name = "", execution_id
+        reason, name, crashes = "", execution_id, 0
         for _ in range(INFRA_TRIES):
             name = self.run.free_name(execution_id)
             job = bench.start(variation.of(self.request(name, kind, overlay, timeout_s=timeout_s)))
@@ -177,6 +179,10 @@ class Desk:
                         self.record(result, purpose, candidate_id)
                     raise Interrupted
             measured = self.record(result, purpose, candidate_id)
+            crashes += result.crashed_at_exit
+            if result.crashed_at_exit and crashes == 1:
+                self.parts.say(f"  Repeated once, after a crash at exit: {result.reason}", True)
+                continue
             if result.outcome is not Outcome.INFRA:
                 return result, measured
             reason = result.reason

@@ -170,6 +170,20 @@ class ExecutionResult:
         return max(peaks) if peaks else None
 
     @property
+    def crashed_at_exit(self) -> bool:
+        """The command failed although every rank had sealed its record.
+
+        Threads of torch's own (gloo's, say) now and then abort a process that is already leaving;
+        the next run of the same job ends well.
+        """
+        return (
+            self.outcome is Outcome.USER_ERROR
+            and self.exit_code not in (0, None)
+            and bool(self.ranks)
+            and all(rank.sealed and rank.error is None for rank in self.ranks)
+        )
+
+    @property
     def device_s(self) -> float:
         """Charged time: seconds times GPUs; a node without a GPU counts as one device."""
         return self.wall_s * (sum(max(1, len(node.gpus)) for node in self.nodes) or 1)

@@ -33,6 +33,7 @@ from infrarsi.contract import (
     Point,
     Project,
     Proposal,
+    RankRecord,
     RunKind,
     SnapshotRef,
     Space,
@@ -52,6 +53,7 @@ class World:
     """What the job does: step time by point, faults by execution id."""
 
     outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
+    crash_at_exit: tuple[str, ...] = ()
     wrong_points: list[dict[str, object]] = field(default_factory=list)
     wrong_later: list[dict[str, object]] = field(default_factory=list)
     bad_checkpoints: list[dict[str, object]] = field(default_factory=list)
@@ -90,6 +92,8 @@ class World:
         key = request.execution_id.split("-again")[0]
         faults = self.outcomes.get(key, [])
         outcome = faults.pop(0) if faults else Outcome.OK
+        crashes = request.execution_id in self.crash_at_exit
+        outcome = Outcome.USER_ERROR if crashes else outcome
         if self.interrupt_after is not None and len(self.launched) >= self.interrupt_after:
             self.interrupted, self.interrupt_after = True, None
         return ExecutionResult(
@@ -97,7 +101,8 @@ class World:
             outcome,
             "as the test wants it" if outcome is not Outcome.OK else "",
             kind=request.kind,
-            exit_code=0,
+            exit_code=int(crashes),
+            ranks=(RankRecord(0, 1, 7, True),) if crashes else (),
             nodes=(NodeInfo("n0", "host", 2),),
             command_s=9.0,
             wall_s=10.0,

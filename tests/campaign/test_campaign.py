@@ -77,6 +77,23 @@ def test_infrastructure_that_keeps_failing_ends_the_run(bed: Bed) -> None:
         conduct(bed)
 
 
+def test_a_crash_at_exit_is_repeated_once_and_charged(bed: Bed) -> None:
+    bed.world.crash_at_exit = ("ref-03-timed",)
+    conduct(bed)
+    found = state(bed)
+    assert bed.world.launched.count("ref-03-timed-again1") == 1
+    assert costs_of(found).total_h == pytest.approx(
+        sum(e.device_s for e in found.executions) / 3600
+    )
+
+
+def test_a_second_crash_at_exit_is_the_jobs_own(bed: Bed) -> None:
+    bed.world.crash_at_exit = ("ref-03-timed", "ref-03-timed-again1")
+    with pytest.raises(UserError, match="the job as it is failed"):
+        conduct(bed)
+    assert bed.world.launched[-1] == "ref-03-timed-again1"
+
+
 def test_failed_trials_count_and_are_charged_as_failed(bed: Bed) -> None:
     bed.world.outcomes = {"trial-001": [Outcome.OOM_GPU]}
     conduct(bed)

@@ -237,6 +237,8 @@ class Workbench:
         with LocalBench() as bench:
             result = bench.start(request).wait()
         assert result is not None
+        if result.crashed_at_exit and not name.endswith("-again"):
+            return self.run(base, changed, kind, f"{name}-again")
         (receipt / "receipt.json").write_text(json.dumps(result.to_dict()))
         return result
 
