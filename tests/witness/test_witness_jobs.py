@@ -227,6 +227,7 @@ class Net(torch.nn.Module):
         super().__init__(); self.line = torch.nn.Linear(4, 1)
     def forward(self, x, y=None): return (self.line(x).squeeze(1) - y).pow(2).mean()
 if __name__ == "__main__":
+    torch.manual_seed(0)
     model = Net()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
