@@ -571,11 +571,19 @@ def early(rank: RankRecord, *, count: int = 1000) -> RankRecord:
     return replace(rank, steps=(*steps[:count], *rank.steps[len(steps[:count]) :]))
 
 
+def ended(rank: RankRecord) -> RankRecord:
+    """Nothing more is asked after the last update."""
+    nothing = {"eval_losses": (), "eval_digests": {}, "eval_outputs": ()}
+    last = replace(rank.steps[-1], eval_calls=0, eval_samples=0, **nothing)
+    return replace(rank, steps=(*rank.steps[:-1], last))
+
+
 def test_a_teacher_that_is_asked_before_its_student_evaluates_the_same():
     evidence = reference_evidence(made.reference_runs(Job(eval_every=1)))
     for job in (TIMED, AUDIT):
-        found = verdict_of(replace(job, eval_every=1), of_rank=early, evidence=evidence)
-        assert found["eval_matches"].status is Status.PASSED
+        for change in (early, lambda rank: ended(early(rank))):
+            found = verdict_of(replace(job, eval_every=1), of_rank=change, evidence=evidence)
+            assert found["eval_matches"].status is Status.PASSED
 
 
 def test_evaluation_that_comes_early_for_a_while_or_with_other_values_fails():

@@ -93,28 +93,31 @@ def _moved(sides: _Sides) -> list[_Sides]:
         usual = [i for i in shared if late[i].eval_calls and early[i - 1].eval_calls]
         if len(usual) < 3 or len(usual) < len(shared):
             continue
-        moved = {i: _with_evaluation(early[i], early[i - 1]) for i in shared}
         kept = {i: late[i] for i in shared}
-        pair = (kept, moved) if late is sides.reference else (moved, kept)
-        found.append(_Sides(*pair))
+        moved = {i: _with_evaluation(early[i], early[i - 1]) for i in shared}
+        last = shared[-1]  # in a job that ends by itself it keeps what comes after it as well
+        whole = {**moved, last: _with_evaluation(early[last], early[last - 1], early[last])}
+        for other in (moved, whole):
+            pair = (kept, other) if late is sides.reference else (other, kept)
+            found.append(_Sides(*pair))
     return found
 
 
-def _with_evaluation(update: Update, other: Update) -> Update:
-    """The update with what the other one evaluated."""
+def _with_evaluation(update: Update, *others: Update) -> Update:
+    """The update with what the other ones evaluated, one after the other."""
     ranks = tuple(
         replace(
             step,
-            close_look=source.close_look,
-            eval_calls=source.eval_calls,
-            eval_samples=source.eval_samples,
-            eval_losses=source.eval_losses,
-            eval_digests=source.eval_digests,
-            eval_outputs=source.eval_outputs,
+            close_look=all(source.close_look for source in sources),
+            eval_calls=sum(source.eval_calls for source in sources),
+            eval_samples=sum(source.eval_samples for source in sources),
+            eval_losses=tuple(v for source in sources for v in source.eval_losses),
+            eval_digests=summed_digests([source.eval_digests for source in sources]),
+            eval_outputs=tuple(v for source in sources for v in source.eval_outputs),
         )
-        for step, source in zip(update.ranks, other.ranks, strict=False)
+        for step, *sources in zip(update.ranks, *(other.ranks for other in others), strict=False)
     )
-    return replace(update, eval_calls=other.eval_calls, ranks=ranks)
+    return replace(update, eval_calls=sum(other.eval_calls for other in others), ranks=ranks)
 
 
 def _work(ours: Update, theirs: Update) -> str:
