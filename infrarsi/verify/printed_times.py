@@ -55,6 +55,8 @@ _OTHER = re.compile(
 )
 _SINCE_START = re.compile(r"elapsed|total|since|time")
 _UNITS = (1.0, 1e3, 1e6)
+_OF_BARS = (f"{BAR}it/s", f"{BAR}s/it")
+"""Every bar of a job draws its own rate under this name, that of saving a checkpoint too."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,8 @@ def printed_times_disagree(comparison: Comparison) -> str | None:
 
 
 def _is_timing(label: str) -> bool:
+    if label in _OF_BARS:
+        return False
     name = label.removeprefix(BAR)
     return bool((_TIME.search(name) or _RATE.search(name)) and not _OTHER.search(name))
 
