@@ -232,8 +232,11 @@ def _look_excess_s(run: Joined, times: Measurement) -> float | None:
 def _hidden(comparison: Comparison, theirs: Measurement) -> CheckResult:
     ours = comparison.evidence.measurements
     step = comparison.evidence.step_time_s
-    found, whole = _tail(theirs, drop_worst=True), _tail(theirs, drop_worst=False)
-    tails = [_tail(m, drop_worst=False) for m in ours]
+    # Over the same steps in all: an evaluation may be cut off with the warm-up in one run alone.
+    first = max(m.first_steady for m in ours)
+    begin = max(first, theirs.first_steady)
+    found, whole = _tail(theirs, begin, drop_worst=True), _tail(theirs, begin, drop_worst=False)
+    tails = [_tail(m, first, drop_worst=False) for m in ours]
     known = max(*tails, 0.0)
     error = 3.0 * theirs.steady.spread_log_sd * step / math.sqrt(theirs.steady.count)
     error += max(tails) - min(tails)
@@ -253,8 +256,10 @@ def _hidden(comparison: Comparison, theirs: Measurement) -> CheckResult:
     )
 
 
-def _tail(measurement: Measurement, *, drop_worst: bool) -> float:
+def _tail(measurement: Measurement, first: int, *, drop_worst: bool) -> float:
     """Mean steady duration less the median, in seconds; the slowest step left out if asked."""
-    steady = sorted(s for index, s in measurement.durations if index >= measurement.first_steady)
+    steady = sorted(s for index, s in measurement.durations if index >= first)
+    if len(steady) < 3:
+        steady = sorted(s for i, s in measurement.durations if i >= measurement.first_steady)
     kept = steady[:-1] if drop_worst and len(steady) > 2 else steady
     return math.fsum(kept) / len(kept) - measurement.step_time_s
