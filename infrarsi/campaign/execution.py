@@ -63,13 +63,20 @@ class Desk:
         return RunState.of(self.journal.events)
 
     def earlier(self, execution_id: str) -> ExecutionResult | None:
-        """The result of an execution that has already ended by itself, None if none has."""
-        for line in reversed(self.state.executions):
-            if line.outcome in (Outcome.INFRA, Outcome.STOPPED):
-                continue
-            if _AGAIN.sub("", line.execution_id) == execution_id:
-                return self.receipt(line.execution_id)
-        return None
+        """The result of an execution that has already ended by itself, None if none has.
+
+        Nor is there one after a first crash at exit, which is repeated.
+        """
+        ended = [
+            line.execution_id
+            for line in self.state.executions
+            if line.outcome not in (Outcome.INFRA, Outcome.STOPPED)
+            and _AGAIN.sub("", line.execution_id) == execution_id
+        ]
+        if not ended:
+            return None
+        result = self.receipt(ended[-1])
+        return None if result.crashed_at_exit and len(ended) == 1 else result
 
     def request(
         self,
@@ -136,15 +143,7 @@ class Desk:
 
     def receipt(self, execution_id: str) -> ExecutionResult:
         """The full result of an earlier execution of this run."""
-        path = self.run.receipt(execution_id) / "receipt.json"
-        try:
-            return ExecutionResult.from_dict(json.loads(path.read_text()))
-        except (OSError, ValueError) as error:
-            raise ExternalError(
-                f"the receipt cannot be read: {error}",
-                where=str(path),
-                fix="restore the file, or start a new run",
-            ) from error
+        return self.run.read_receipt(execution_id)
 
     def run_on(
         self,
@@ -165,8 +164,8 @@ class Desk:
         Raises Interrupted when the user asked to stop, after the job has ended, and ExternalError
         when the infrastructure failed three times.
         """
-        reason, name, crashes = "", execution_id, 0
-        for _ in range(INFRA_TRIES):
+        reason, name, failures, has_crashed = "", execution_id, 0, False
+        while failures < INFRA_TRIES:
             name = self.run.free_name(execution_id)
             job = bench.start(variation.of(self.request(name, kind, overlay, timeout_s=timeout_s)))
             result = None
@@ -179,13 +178,13 @@ class Desk:
                         self.record(result, purpose, candidate_id)
                     raise Interrupted
             measured = self.record(result, purpose, candidate_id)
-            crashes += result.crashed_at_exit
-            if result.crashed_at_exit and crashes == 1:
+            if result.crashed_at_exit and not has_crashed:
+                has_crashed = True
                 self.parts.say(f"  Repeated once, after a crash at exit: {result.reason}", True)
                 continue
             if result.outcome is not Outcome.INFRA:
                 return result, measured
-            reason = result.reason
+            failures, reason = failures + 1, result.reason
             self.parts.say(f"  Repeated, not charged: {reason}", True)
         raise ExternalError(
             f"the infrastructure failed {INFRA_TRIES} times in a row: {reason}",

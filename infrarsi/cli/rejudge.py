@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infrarsi import __version__
-from infrarsi.cli.receipts import reference_results, stored
+from infrarsi.cli.receipts import reference_results
 from infrarsi.contract import CheckResult, Outcome, Project, Status, Verdict
 from infrarsi.errors import ExternalError, UserError
 from infrarsi.runs import RunDirectory, RunState
@@ -85,7 +85,7 @@ def rejudge(run: RunDirectory, events: tuple[Mapping[str, Any], ...]) -> list[Ju
         if evidence.like(result.kind) is not None and result is not evidence.perturbed
     ]
     for execution_id, then in _verdicts(events):
-        result = stored(run, execution_id)
+        result = run.read_receipt(execution_id)
         now = judge(evidence, result, project)
         judged.append(Judged(execution_id, str(result.kind), then, now))
     return judged + _longer(run, events, evidence, project)
@@ -103,7 +103,7 @@ def _longer(
             continue
         steps = event["steps"]
         names = [f"long-{who}-{steps}" for who in ("reference", event["candidate_id"])]
-        ours, theirs = (stored(run, _last_of(name, events)) for name in names)
+        ours, theirs = (run.read_receipt(_last_of(name, events)) for name in names)
         now = judge_longer(evidence, ours, theirs, project, steps)
         then = Verdict.from_dict(event["verdict"]) if event.get("verdict") else None
         same = None if then else event["status"] == "passed"

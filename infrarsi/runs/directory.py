@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from infrarsi.contract import ExecutionResult
 from infrarsi.errors import ExternalError, UserError
 
 DEFAULT_ROOT = Path(".infrarsi") / "runs"
@@ -125,6 +126,19 @@ class RunDirectory:
     def receipt_file(self, execution_id: str) -> Path:
         """The record of one execution, there or not; nothing is made."""
         return self.path / "receipts" / execution_id / "receipt.json"
+
+    def read_receipt(self, execution_id: str) -> ExecutionResult:
+        """The full result of one execution; raises ExternalError where it cannot be read."""
+        path = self.receipt_file(execution_id)
+        try:
+            return ExecutionResult.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            what = error.strerror if isinstance(error, OSError) else repr(error)
+            raise ExternalError(
+                f"the receipt cannot be read: {what}",
+                where=str(path),
+                fix="restore the file from a copy, or start a new run",
+            ) from error
 
     def remove_if_empty(self) -> None:
         """Remove a run that ended before its first event."""

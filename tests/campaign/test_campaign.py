@@ -311,3 +311,10 @@ def test_a_reference_that_changes_what_the_next_run_reads_is_refused(bed: Bed) -
     with pytest.raises(UserError, match="changed files that every run reads: data/train"):
         bed.campaign().doctor()
     assert bed.world.launched == ["ref-01-timed"]
+
+
+def test_a_crash_at_exit_does_not_count_as_a_failure_of_the_infrastructure(bed: Bed) -> None:
+    bed.world.outcomes = {"ref-03-timed": [Outcome.INFRA, Outcome.INFRA]}
+    bed.world.crash_at_exit = ("ref-03-timed-again2",)
+    conduct(bed)
+    assert bed.world.launched.count("ref-03-timed-again3") == 1
