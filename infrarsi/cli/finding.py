@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 RUNS = Path(".infrarsi") / "runs"
 NEWEST = "newest"
-_JOURNAL = "journal.jsonl"
+JOURNAL = "journal.jsonl"
 
 
 def find_run(run: Path | None, out: Path | None) -> "RunDirectory":
@@ -38,11 +38,11 @@ def run_path(run: Path | None, out: Path | None) -> Path | None:
     """The folder of the run that is meant, None where there is none."""
     if run is None or (str(run) == NEWEST and not run.exists()):
         return _last(out) if out is not None else _told(_nearest(Path.cwd()))
-    if (run / _JOURNAL).is_file():
+    if (run / JOURNAL).is_file():
         return run
     if len(run.parts) == 1:
         roots = [out] if out is not None else [p / RUNS for p in _upwards(Path.cwd())]
-        named = next((root / run for root in roots if (root / run / _JOURNAL).is_file()), None)
+        named = next((root / run for root in roots if (root / run / JOURNAL).is_file()), None)
         if named is not None:
             return _told(named)
     return _told(_nearest(run.resolve())) if run.exists() else None
@@ -56,7 +56,7 @@ def _nearest(start: Path) -> Path | None:
     """
     folder = start if start.is_dir() else start.parent
     for place in _upwards(folder):
-        runs = sorted(path.parent for path in (place / RUNS).glob(f"*/{_JOURNAL}"))
+        runs = sorted(path.parent for path in (place / RUNS).glob(f"*/{JOURNAL}"))
         if place != folder:
             runs = [path for path in runs if _is_of(path, folder)]
         if runs:
@@ -65,7 +65,7 @@ def _nearest(start: Path) -> Path | None:
 
 
 def _last(root: Path) -> Path | None:
-    return max((path.parent for path in root.glob(f"*/{_JOURNAL}")), default=None)
+    return max((path.parent for path in root.glob(f"*/{JOURNAL}")), default=None)
 
 
 def _is_of(run: Path, folder: Path) -> bool:
@@ -79,7 +79,7 @@ def _is_of(run: Path, folder: Path) -> bool:
 def first_event(run: Path) -> dict[str, Any]:
     """The first line of a run's journal, empty where it has none that can be read."""
     try:
-        with (run / _JOURNAL).open(encoding="utf-8") as file:
+        with (run / JOURNAL).open(encoding="utf-8") as file:
             found = json.loads(file.readline() or "{}")
     except (OSError, ValueError):
         return {}

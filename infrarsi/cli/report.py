@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-from infrarsi.cli.finding import find_run, run_path
+from infrarsi.cli.finding import JOURNAL, find_run, run_path
 from infrarsi.cli.options import Out, Rejudge, RunDir
-
-_JOURNAL = "journal.jsonl"
 
 
 def report(run: RunDir = None, out: Out = None, rejudge: Rejudge = False) -> None:
@@ -36,7 +34,7 @@ def _is_up_to_date(folder: Path) -> bool:
     """Whether nothing was journalled after the report was written, as by a run that goes on."""
     try:
         written = (folder / "REPORT.md").stat().st_mtime_ns
-        return written >= (folder / _JOURNAL).stat().st_mtime_ns
+        return written >= (folder / JOURNAL).stat().st_mtime_ns
     except OSError:
         return False
 

@@ -137,6 +137,11 @@ class _Execution:
         except OSError as error:
             return self._result(Judged(Outcome.INFRA, f"the project could not be copied: {error}"))
         try:
+            before = _digests.differing(tree.folder, self.request.frozen)
+            if before:
+                reason = f"the frozen file `{before[0]}` is not what the contract says it is"
+                result = self._result(Judged(Outcome.USER_ERROR, reason))
+                return replace(result, frozen_changed=before)
             if self.request.kind is RunKind.PLAIN:
                 return self._run_plain(tree)
             return self._run_in(tree)
@@ -149,11 +154,6 @@ class _Execution:
 
     def _run_in(self, tree: trees.WorkTree) -> ExecutionResult:
         request = self.request
-        before = _digests.differing(tree.folder, request.frozen)
-        if before:
-            reason = f"the frozen file `{before[0]}` is not what the contract says it is"
-            result = self._result(Judged(Outcome.USER_ERROR, reason))
-            return replace(result, frozen_changed=before)
         stamps = trees.stamps(tree.links)
         kills = kernel_kills()
         environment = command_environment(self.base, request, tree, self.node)
@@ -218,11 +218,6 @@ class _Execution:
     def _run_plain(self, tree: trees.WorkTree) -> ExecutionResult:
         """A command that is not the job: no witness, and the exit code alone decides."""
         request = self.request
-        before = _digests.differing(tree.folder, request.frozen)
-        if before:
-            reason = f"the frozen file `{before[0]}` is not what the contract says it is"
-            result = self._result(Judged(Outcome.USER_ERROR, reason))
-            return replace(result, frozen_changed=before)
         environment = command_environment(self.base, request, tree, self.node)
         ending, detail, ended, log = self._command(tree, environment, None)
         return replace(

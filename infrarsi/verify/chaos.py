@@ -15,6 +15,7 @@ their losses.
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class Chaos:
         first = max(max(self.spread[step] for step in ordered[:_FIRST]), 1e-12)
         return np.sqrt(np.maximum(1.0, envelope(self.spread, steps) / first))
 
-    @property
+    @cached_property
     def horizon(self) -> int | None:
         """The first step that numbers say nothing of; None where there is none."""
         steps = sorted(self.spread)

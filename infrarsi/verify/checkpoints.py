@@ -17,7 +17,7 @@ import numpy as np
 from infrarsi.contract import ExecutionResult
 from infrarsi.verify.fingerprints import Print, distance, fingerprint
 from infrarsi.verify.floors import FINE, FLOORS, WORST_END
-from infrarsi.verify.numerics import FACTOR
+from infrarsi.verify.numerics import EPSILON, FACTOR
 
 Manifest = Mapping[str, Any]
 Manifests = Mapping[str, Manifest]
@@ -37,7 +37,6 @@ _IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable", "decouple
 _COUNTERS = ("step", "global_step", "current_step", "epoch", "iter", "num_updates", "last_epoch")
 """Equal whatever happens; other whole numbers where the perturbed run has the same one."""
 _RATES = re.compile(r"(^|/)(lr|initial_lr|weight_decay|_last_lr/\d+|base_lrs/\d+)$")
-_EPSILON = {"float64": 2.2e-16, "float32": 1.2e-7, "bfloat16": 7.8e-3, "float16": 9.8e-4}
 _QUANTILE = 0.8
 _WORST_LOW = 0.1
 """As `WORST_END`, where the job computes in 16 bits, and of matrices alone."""
@@ -352,7 +351,7 @@ class _Deviations:
         scale = np.maximum(np.maximum(ways, 0.25 * typical * np.sqrt(numel)), 1e-30)
         rounding = np.asarray(
             [
-                _EPSILON.get(ours[k]["dtype"], 0.0) * abs(p[0])
+                EPSILON.get(ours[k]["dtype"], 0.0) * abs(p[0])
                 for k, p in zip(keys, prints, strict=True)
             ]
         )

@@ -34,7 +34,7 @@ _LOOK_AHEAD = 2  # a chaotic jump may come a step or two earlier than in the per
 _QUANTILE = 0.8
 _STILL = 0.02  # an element that moved less than this share of the reference's way stands still
 _BROKEN = 1e9  # a weight that is NaN or infinite: beyond any band, yet a number
-_EPSILON = {"float64": 2.2e-16, "float32": 1.2e-7, "bfloat16": 7.8e-3, "float16": 9.8e-4}
+EPSILON = {"float64": 2.2e-16, "float32": 1.2e-7, "bfloat16": 7.8e-3, "float16": 9.8e-4}
 _ORDER = ("float64", "float32", "float16", "bfloat16")
 
 Floats = NDArray[np.float64]
@@ -226,7 +226,7 @@ def weight_path(
     worst = [_standing_still(travelled, theirs.values, steps)]
     kept = [step for step in steps if until is None or step < until]
     if kept:
-        rounding = 4.0 * _EPSILON[parameter_precision(evidence.timed[0])] * np.abs(ours.values)
+        rounding = 4.0 * EPSILON[parameter_precision(evidence.timed[0])] * np.abs(ours.values)
         apart = _apart(ours.values, theirs.values, travelled, rounding)[: len(kept)]
         own = _own_apart(evidence, kind, steps, apart.shape[1])[: len(kept)]
         wide = FACTOR * own * (growth(kept)[:, None] if growth else 1.0)

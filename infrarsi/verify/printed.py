@@ -22,8 +22,7 @@ from typing import Protocol, TypeVar
 
 from infrarsi.contract import ExecutionResult
 from infrarsi.verify.comparison import Comparison
-from infrarsi.verify.evidence import Evidence
-from infrarsi.verify.joined import Joined, join
+from infrarsi.verify.joined import Joined
 
 BAR, LEFT_OUT = "bar/", "(left out)"
 """As `infrarsi.node.printed` writes them."""
@@ -123,42 +122,47 @@ def points_of(result: ExecutionResult, label: str) -> list[Point]:
 
 def printed_losses_disagree(comparison: Comparison) -> str | None:
     """The first printed training loss that is not what the run trained on, None without one."""
-    result = comparison.result
+    result, evidence = comparison.result, comparison.evidence
     trained = Trained.of(result, comparison.candidate)
+    reference = Trained.of(comparison.reference_result, comparison.reference)
+    timed = [Trained.of(*each) for each in zip(evidence.timed, evidence.timed_runs, strict=True)]
     for label in comparison.reference_result.printed:
         if "loss" not in label or any(word in label for word in _NOT_TRAINED):
             continue
         points = points_of(result, label)
-        relations, misses = relations_of(label, comparison.evidence)
-        relations = [r for r in relations if _holds(r, label, comparison.reference_result, misses)]
+        known = points_of(comparison.reference_result, label)
+        relations, misses = relations_of([points_of(run, label) for run in evidence.timed], timed)
+        relations = [r for r in relations if _fits(r, known, reference, misses)]
         if not relations or len(points) < MIN_POINTS:
             continue
-        found = _disagreement(label, relations, points, trained, comparison, misses)
+        found = _disagreement(label, relations, points, (reference, trained), misses)
         if found:
             return found
     return None
 
 
-def relations_of(label: str, evidence: Evidence) -> tuple[list[Relation], int]:
-    """The relations that hold in every timed run of the reference, and the misses allowed."""
-    runs = [run for run in evidence.timed if len(points_of(run, label)) >= MIN_POINTS]
-    if len(runs) < len(evidence.timed) or not runs:
+def relations_of(
+    lines: Sequence[Sequence[Point]], trained: Sequence[Trained]
+) -> tuple[list[Relation], int]:
+    """The relations that hold in every timed run of the reference, and the misses allowed.
+
+    `lines` are those of one label, by run.
+    """
+    if not lines or any(len(points) < MIN_POINTS for points in lines):
         return [], 0
-    allowed = min(len(points_of(run, label)) for run in runs) // 10
-    points = points_of(runs[0], label)
-    found: list[Relation] = []
-    trained = [Trained.of(run, join(run)) for run in runs]
-    for relation in _candidates(points, trained[0]):
-        if all(
-            _fits(relation, points_of(run, label), one, allowed)
-            for run, one in zip(runs, trained, strict=True)
-        ):
-            found.append(relation)
-    found = by_counter(found)
+    allowed = min(map(len, lines)) // 10
+    runs = list(zip(lines, trained, strict=True))
+    found = by_counter(
+        [
+            relation
+            for relation in _candidates(lines[0], trained[0])
+            if all(_fits(relation, points, one, allowed) for points, one in runs)
+        ]
+    )
     misses = max(
         (
-            min(len(_misses(r, points_of(run, label), one, _OWN)[0]) for r in found)
-            for run, one in zip(runs, trained, strict=True)
+            min(len(_misses(relation, points, one, _OWN)[0]) for relation in found)
+            for points, one in runs
             if found
         ),
         default=0,
@@ -230,11 +234,6 @@ def _fits(relation: Relation, points: Sequence[Point], trained: Trained, allowed
     return compared >= MIN_POINTS and len(missed) <= allowed
 
 
-def _holds(relation: Relation, label: str, result: ExecutionResult, misses: int) -> bool:
-    points = points_of(result, label)
-    return _fits(relation, points, Trained.of(result, join(result)), misses)
-
-
 def _misses(
     relation: Relation,
     points: Sequence[Point],
@@ -261,11 +260,10 @@ def _disagreement(
     label: str,
     relations: Sequence[Relation],
     points: Sequence[Point],
-    trained: Trained,
-    comparison: Comparison,
+    both: tuple[Trained, Trained],
     allowed: int,
 ) -> str | None:
-    reference = Trained.of(comparison.reference_result, comparison.reference)
+    reference, trained = both
     if trained.accumulates and not reference.accumulates:
         # The reference cannot tell a sum from a mean from the last of several micro-batches.
         relations = [

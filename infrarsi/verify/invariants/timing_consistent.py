@@ -45,7 +45,7 @@ import numpy as np
 from infrarsi.contract import CheckResult, ExecutionResult, RankRecord, RunKind, Status
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
 from infrarsi.verify.hardware import gpu_of, lowest_dtype, mfu
-from infrarsi.verify.joined import Joined, join
+from infrarsi.verify.joined import Joined
 from infrarsi.verify.measurement import Measurement, durations, measure
 from infrarsi.verify.printed_times import printed_lines_missing, printed_times_disagree
 
@@ -205,12 +205,13 @@ def _after_s(result: ExecutionResult, run: Joined) -> float | None:
 
 def _in_close_looks(comparison: Comparison, theirs: Measurement) -> str:
     found = _look_excess_s(comparison.candidate, theirs)
-    timed = [(join(result), measure(result)) for result in comparison.evidence.timed]
+    evidence = comparison.evidence
+    timed = zip(evidence.timed_runs, map(measure, evidence.timed), strict=True)
     known = [_look_excess_s(run, times) for run, times in timed if times]
     ours = [seconds for seconds in known if seconds is not None]
     if found is None or not ours:
         return ""
-    allowed = max(0.0, *ours) + _LOOK_SHARE * comparison.evidence.step_time_s + _LOOK_S
+    allowed = max(0.0, *ours) + _LOOK_SHARE * evidence.step_time_s + _LOOK_S
     if found <= allowed:
         return ""
     return (
@@ -232,7 +233,7 @@ def _look_excess_s(run: Joined, times: Measurement) -> float | None:
 def _hidden(comparison: Comparison, theirs: Measurement) -> CheckResult:
     ours = comparison.evidence.measurements
     step = comparison.evidence.step_time_s
-    # Over the same steps in all: an evaluation may be cut off with the warm-up in one run alone.
+    # Not before the reference is steady: an evaluation may be cut off with its warm-up alone.
     first = max(m.first_steady for m in ours)
     begin = max(first, theirs.first_steady)
     found, whole = _tail(theirs, begin, drop_worst=True), _tail(theirs, begin, drop_worst=False)

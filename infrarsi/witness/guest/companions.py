@@ -10,7 +10,8 @@ import itertools
 
 import torch
 
-from .fingerprint import Prints, readable
+from .fingerprint import readable
+from .later import keep_together
 from .values import local
 
 MAX_COMPANIONS = 64
@@ -47,17 +48,7 @@ class Companions(object):
             if when == "start":
                 self.known.add(key)
             fields.update(when=when, kept=key in self.known)
-            keep_one(recorder, later, fields, tensors)
-
-
-def keep_one(recorder, later, fields, tensors):
-    prints = Prints(enumerate(tensors), recorder.values, recorder.patterns)
-
-    def line(values):
-        norm, projection = prints.together(values)
-        return dict(fields, norm=norm, projection=projection)
-
-    later.add("companion", prints.kept(), line)
+            keep_together(recorder, later, "companion", fields, tensors)
 
 
 def is_whole(module):

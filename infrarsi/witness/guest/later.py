@@ -2,6 +2,8 @@
 
 import collections
 
+from .fingerprint import Prints
+
 
 class Later(object):
     """A queue of lines; `fields(values)` of each is called once its kept values are there."""
@@ -24,3 +26,14 @@ class Later(object):
                 return
             self.queue.popleft()
             yield kind, fields(values)
+
+
+def keep_together(recorder, later, kind, fields, tensors):
+    """Add a line with the fingerprint of some tensors as one."""
+    prints = Prints(enumerate(tensors), recorder.values, recorder.patterns)
+
+    def line(values):
+        norm, projection = prints.together(values)
+        return dict(fields, norm=norm, projection=projection)
+
+    later.add(kind, prints.kept(), line)

@@ -2,7 +2,7 @@
 
 import torch
 
-from .fingerprint import Prints
+from .later import keep_together
 
 
 def by_key(optimizer):
@@ -48,14 +48,4 @@ def keep_states(recorder, later):
     """Keep the fingerprint of each key of each optimizer."""
     for name, optimizer in titled(recorder):
         for key, tensors in by_key(optimizer).items():
-            keep_one(recorder, later, facts(name, key, tensors), tensors)
-
-
-def keep_one(recorder, later, fields, tensors):
-    prints = Prints(enumerate(tensors), recorder.values, recorder.patterns)
-
-    def line(values):
-        norm, projection = prints.together(values)
-        return dict(fields, norm=norm, projection=projection)
-
-    later.add("state", prints.kept(), line)
+            keep_together(recorder, later, "state", facts(name, key, tensors), tensors)

@@ -4,6 +4,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 
+from infrarsi.contract import AREAS
 from infrarsi.workspace.patch_audit.areas import areas_of_name
 from infrarsi.workspace.patch_audit.names import Names
 from infrarsi.workspace.patch_audit.rules import PROTECTED, SETTINGS, refused_path
@@ -32,20 +33,7 @@ _PROCESS_ATTRIBUTES = _words(
     "register_step_post_hook __class__ __wrapped__ __dict__ __getattribute__ "
     "set_multithreading_enabled set_num_threads"
 )
-_ROLE_AREAS = frozenset(
-    {
-        "data",
-        "loss",
-        "optimizer",
-        "schedule",
-        "timing",
-        "logging",
-        "checkpoint",
-        "evaluation",
-        "randomness",
-        "distributed",
-    }
-)
+_ROLE_AREAS = frozenset(AREAS) - {"precision", "process"}
 _LOSS_CALLS = _words(
     "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div CrossEntropyLoss "
     "binary_cross_entropy binary_cross_entropy_with_logits MSELoss BCEWithLogitsLoss NLLLoss "
