@@ -11,19 +11,31 @@ from infrarsi.families.catalogue import (
     normal_flag,
     read,
 )
+from infrarsi.families.dialects import (
+    Dialect,
+    StackSpelling,
+    dialects,
+    read_dialect,
+    spelled,
+)
 from infrarsi.families.effects import UNKNOWN, dimensions, effects
 
 __all__ = [
     "UNKNOWN",
     "Catalogue",
     "Device",
+    "Dialect",
     "Family",
     "Prior",
     "Risk",
     "Spelling",
+    "StackSpelling",
     "catalogue",
+    "dialects",
     "dimensions",
     "effects",
     "normal_flag",
     "read",
+    "read_dialect",
+    "spelled",
 ]

@@ -2,16 +2,17 @@
 
 import difflib
 import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from infrarsi.contract import Scalar
+from infrarsi.contract import Constraint, Scalar
+from infrarsi.errors import UserError
+from infrarsi.families.lines import Lines
 
 Device = Literal["cpu", "gpu"]
 Law = Literal["table", "doubling"]
@@ -45,6 +46,9 @@ class Prior:
     one_off_s: float = 0.0
 
 
+_INERT = Prior("it does nothing on such a device", (0.0, 0.005), (0.0, 0.01))
+
+
 @dataclass(frozen=True)
 class Spelling:
     """How a family is written in jobs of native PyTorch DDP.
@@ -68,6 +72,7 @@ class Family:
     every canonical value but `plain`; with the law `doubling` the keys are `doubling` (per doubling
     of the number) and `from_zero`. `recipe_value` is what a code patch of this family sets.
     `devices`: where it does anything. `allow_as`: words of `allow` that permit it beside its name.
+    `rules`: constraints in the grammar of infrarsi.yaml, over families and canonical values.
     `phase`: the one part of a step that it can make shorter, where that is so: it cannot gain more
     than this part takes. `fault_signs`: regular expressions for the text of a failure that is
     likely to be this family's doing.
@@ -84,6 +89,7 @@ class Family:
     devices: tuple[Device, ...] = ("cpu", "gpu")
     spelling: Spelling = Spelling()
     requires: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
     conflicts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     allow_as: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
@@ -147,33 +153,49 @@ def normal_flag(flag: str) -> str:
 
 @cache
 def catalogue() -> Catalogue:
-    """The catalogue that ships; raises ValueError naming the family if the file is wrong."""
+    """The catalogue that ships; raises ValueError with the line if the file is wrong."""
     return read(_FILE.read_text(encoding="utf-8"))
 
 
-def read(text: str) -> Catalogue:
-    """A catalogue from TOML text; raises ValueError on whatever a later use would trip over."""
-    families = tuple(_family(entry) for entry in tomllib.loads(text)["family"])
-    _check_unique([name for f in families for name in (f.name, *f.also)], "name")
-    _check_unique([normal_flag(flag) for f in families for flag in f.spelling.flags], "flag")
-    _check_unique([name for f in families for name in f.spelling.env], "environment variable")
-    names = {f.name for f in families}
-    for family in families:
-        strange = set(family.conflicts) - names
+def read(text: str, name: str = _FILE.name) -> Catalogue:
+    """A catalogue from TOML text; raises ValueError with the line on what a later use would trip
+    over. `name` is the file's name in messages."""
+    lines = Lines(text, name, "family")
+    families = tuple(_family(entry, lines, at) for at, entry in enumerate(lines.entries()))
+    _check_unique([[f.name, *f.also] for f in families], "name", lines)
+    _check_unique([[normal_flag(x) for x in f.spelling.flags] for f in families], "flag", lines)
+    _check_unique([list(f.spelling.env) for f in families], "environment variable", lines)
+    names = {name for f in families for name in (f.name, *f.also)}
+    for at, family in enumerate(families):
+        strange = sorted(set(family.conflicts) - names)
         if strange:
-            raise ValueError(
-                f"family {family.name!r}: conflicts with unknown {sorted(strange)[0]!r}"
-            )
+            fact = f"family {family.name!r}: conflicts with unknown {strange[0]!r}"
+            raise lines.wrong(at, fact, strange[0])
+        for rule in family.rules:
+            _check_rule(rule, family, names, lines, at)
     return Catalogue(families)
 
 
-def _check_unique(names: list[str], what: str) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"the {what} {twice[0]!r} belongs to two families")
+def _check_rule(rule: str, family: Family, names: set[str], lines: Lines, at: int) -> None:
+    try:
+        strange = sorted(Constraint.parse(rule).names - names)
+    except UserError as error:
+        raise lines.wrong(at, f"family {family.name!r}: {error.what}", rule) from error
+    if strange:
+        fact = f"family {family.name!r}: the rule {rule!r} names unknown {strange[0]!r}"
+        raise lines.wrong(at, fact, rule)
 
 
-def _family(entry: dict[str, Any]) -> Family:
+def _check_unique(names: list[list[str]], what: str, lines: Lines) -> None:
+    seen: set[str] = set()
+    for at, own in enumerate(names):
+        for name in own:
+            if name in seen:
+                raise lines.wrong(at, f"the {what} {name!r} belongs to two families", name)
+            seen.add(name)
+
+
+def _family(entry: dict[str, Any], lines: Lines, at: int) -> Family:
     name = entry.get("name", "?")
     try:
         fields = _frozen(entry)
@@ -182,12 +204,14 @@ def _family(entry: dict[str, Any]) -> Family:
         fields["conflicts"] = MappingProxyType(fields.get("conflicts", {}))
         family = Family(
             **{**fields, "risk": Risk(fields["risk"])},
-            effects={device: _priors(effects.pop(device)) for device in get_args(Device)},
+            effects=MappingProxyType({}),
             spelling=_spelling(spelling),
         )
+        priors = {device: _priors(family, device, effects) for device in get_args(Device)}
+        family = replace(family, effects=priors)
         _check(family, effects)
     except (TypeError, KeyError, ValueError) as error:
-        raise ValueError(f"family {name!r}: {error}") from error
+        raise lines.wrong(at, f"family {name!r}: {error}") from error
     return family
 
 
@@ -197,8 +221,17 @@ def _spelling(entry: dict[str, Any]) -> Spelling:
     return Spelling(**fields)
 
 
-def _priors(entries: dict[str, Any]) -> Mapping[str, Prior]:
+def _priors(family: Family, device: Device, effects: dict[str, Any]) -> Mapping[str, Prior]:
+    """The priors of one device; where the family does nothing they need not be written."""
+    if device not in effects and device not in family.devices:
+        keys = ["doubling"] if family.law == "doubling" else _keys(family)
+        return MappingProxyType({key: _INERT for key in keys})
+    entries = effects.pop(device)
     return MappingProxyType({key: Prior(**_frozen(entry)) for key, entry in entries.items()})
+
+
+def _keys(family: Family) -> list[str]:
+    return [key_of(value) for value in family.values if not same(value, family.plain)]
 
 
 def _frozen(entry: dict[str, Any]) -> dict[str, Any]:
@@ -212,7 +245,7 @@ def _check(family: Family, other_devices: Mapping[str, Any]) -> None:
         raise ValueError("it must say what it means")
     if family.law not in get_args(Law):
         raise ValueError(f"law is {family.law!r}; known are {get_args(Law)}")
-    expected = {key_of(v) for v in family.values if v != family.plain}
+    expected = set(_keys(family))
     for device, priors in family.effects.items():
         if family.law == "doubling":
             if "doubling" not in priors or set(priors) - set(_LAW_KEYS):

@@ -5,6 +5,7 @@ from typing import get_args
 
 import pytest
 
+from infrarsi.contract import Constraint
 from infrarsi.families import Device, Risk, catalogue, normal_flag, read
 
 NEEDED = [
@@ -164,6 +165,30 @@ def test_a_wrong_catalogue_is_refused_with_the_family(old: str, new: str, words:
         read(ENTRY.replace(old, new))
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ('risk = "E"', 'risk = "X"', 5),
+        ('meaning = "m"', "meaning = ", 4),
+        ('plain = "a"', 'plain = "a"\nstrange = 1', 8),
+        ('plain = "a"', 'plain = "a"\nrules = ["f == \'a\' or g == 1"]', 8),
+        ('plain = "a"', 'plain = "a"\nrules = ["f =="]', 8),
+    ],
+)
+def test_a_mistake_is_told_with_its_line(old: str, new: str, line: int) -> None:
+    with pytest.raises(ValueError, match=rf"^catalogue.toml:{line}: "):
+        read(ENTRY.replace(old, new))
+
+
+def test_a_rule_names_families_and_holds_for_the_plain_values() -> None:
+    """What a job has that sets nothing must not be forbidden."""
+    plain = {f.name: f.plain for f in catalogue().families if f.plain is not None}
+    for family in catalogue().families:
+        for rule in family.rules:
+            assert Constraint.parse(rule).names <= {f.name for f in catalogue().families}
+            assert Constraint.parse(rule).holds(plain), rule
+
+
 def test_two_families_cannot_share_a_flag() -> None:
     other = ENTRY.replace('name = "f"', 'name = "g"').replace("--f", "--F")
     with pytest.raises(ValueError, match="the flag '--f' belongs to two families"):
@@ -184,7 +209,7 @@ def test_two_families_cannot_share_a_flag() -> None:
         ("RuntimeError: `fused=True` requires all the params to be floating point Tensors",
          {"optimizer_impl"}),
         ("same_data: the samples of step 3 differ", {"dataloader_workers", "micro_batch",
-         "gradient_accumulation"}),
+         "gradient_accumulation", "packing", "length_grouping"}),
         ("ValueError: batch 24 is not divisible by 16", {"micro_batch", "gradient_accumulation"}),
         ("KeyError: 'lr'", set()),
         ("torchrun ended with exit code 1", set()),
