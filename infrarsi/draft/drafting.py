@@ -160,7 +160,7 @@ class _Drafting:
         offered = self._knobs(size)
         sinks = find(self.target, self.sources, self.settings)
         files = roles(self.sources)
-        self.tell("stack", told=f"{kind.place}")
+        self.tell("stack", told=kind.told)
         self._redirected()
         resuming = resumes.find(self.settings, self.sources, size, list(sinks.places))
         if resuming is not None:
@@ -168,7 +168,7 @@ class _Drafting:
         project = Project(
             schema="infrarsi-project-v1",
             name=self._name(),
-            stack="native-ddp",
+            stack=kind.name,
             launch=self._launch(),
             workload=self._workload(size),
             knobs=self._told(offered),

@@ -225,7 +225,7 @@ def _priors(family: Family, device: Device, effects: dict[str, Any]) -> Mapping[
     """The priors of one device; where the family does nothing they need not be written."""
     if device not in effects and device not in family.devices:
         keys = ["doubling"] if family.law == "doubling" else _keys(family)
-        return MappingProxyType({key: _INERT for key in keys})
+        return MappingProxyType(dict.fromkeys(keys, _INERT))
     entries = effects.pop(device)
     return MappingProxyType({key: Prior(**_frozen(entry)) for key, entry in entries.items()})
 

@@ -1,8 +1,8 @@
 """How each training stack writes the families: its own flags, keys and variables, by version.
 
-One file a dialect in `dialects/`, one `[[spelling]]` a name. A dialect belongs to a stack; a job may
-speak several (an accelerate job with a DeepSpeed file). Names are compared without regard to `-` and
-`_`, leading dashes and case, so that `--dataloader-num-workers` and `dataloader_num_workers` are one.
+One file a dialect in `dialects/`, one `[[spelling]]` a name. A dialect belongs to a stack; a job
+may speak several (an accelerate job with a DeepSpeed file). Names are compared without regard to
+`-` and `_`, leading dashes and case: `--dataloader-num-workers` is `dataloader_num_workers`.
 """
 
 from collections.abc import Mapping, Sequence

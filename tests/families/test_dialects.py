@@ -1,6 +1,6 @@
 """The spellings of each stack are whole, are found by any way of writing, and are read back."""
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 

@@ -1,8 +1,8 @@
-"""The names of the catalogue are those of the packages that are installed here, read from their code.
+"""The names of the catalogue are those of the packages that are installed here, as their code says.
 
 Nothing is imported: the classes are parsed, so that a package need not run here. What is not
-installed is skipped. Megatron-LM's arguments are in no package; the room's README says how its names
-were checked.
+installed is skipped. Megatron-LM's arguments are in no package; the room's README says how its
+names were checked.
 """
 
 import ast
