@@ -1,9 +1,9 @@
 """Which training stack a job uses: told from its launcher, its imports and its calls, with places.
 
-A mixture is resolved by who owns the training loop. transformers' Trainer and accelerate own it also
-where DeepSpeed works underneath, whose file is then one more dialect; Megatron's loop is Megatron's;
-`deepspeed.initialize` in the job's own code is DeepSpeed. A launcher alone decides nothing:
-`accelerate launch` and `deepspeed` start any program.
+A mixture is resolved by who owns the training loop. transformers' Trainer and accelerate own it
+also where DeepSpeed works underneath, whose file is then one more dialect; Megatron's loop is
+Megatron's; `deepspeed.initialize` in the job's own code is DeepSpeed. A launcher alone decides
+nothing: `accelerate launch` and `deepspeed` start any program.
 """
 
 import ast
