@@ -1,27 +1,57 @@
 """How much device memory an out-of-memory run needed at least.
 
-Sources: the message of torch's CUDA allocator (three spellings over its versions) and the
-witness's note of the allocator's own out-of-memory call.
+Sources: the message of torch's allocators (CUDA and HIP in three spellings over the versions, the
+asynchronous one, MPS) and the witness's note of the allocator's own out-of-memory call. What comes
+from NCCL, cuBLAS or cuDNN names no numbers. A size in GB, which may be either unit, is read as
+the smaller one, so that a bound stays a bound.
 """
 
+import itertools
 import re
 from collections.abc import Mapping
 from typing import Any
 
-_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_SIZE = r"([\d.]+) (bytes|[KMGT]iB)"
-_ASKED = re.compile(rf"Tried to allocate {_SIZE}")
-_FREE = re.compile(rf"of which {_SIZE} is free|{_SIZE} free")
-_ALLOCATED = re.compile(rf"{_SIZE} is allocated by PyTorch|{_SIZE} already allocated")
+_UNITS = {
+    "bytes": 1,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+}
+_SIZE = r"([\d.]+) ?(bytes|[KMGT]i?B)"
+_ASKED = re.compile(rf"Tried to allocate {_SIZE}|Requested\s*: {_SIZE}")
+_FREE = re.compile(rf"of which {_SIZE} is free|{_SIZE} free|Free \(according to CUDA\)\s*: {_SIZE}")
+_ALLOCATED = re.compile(
+    rf"{_SIZE} is allocated by PyTorch|{_SIZE} already allocated"
+    rf"|Currently allocated\s*: {_SIZE}|MPS allocated: {_SIZE}"
+)
 _RESERVED = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
 _RESERVED_TOTAL = re.compile(rf"{_SIZE} (?:reserved in total by PyTorch|cached)")
+_CAPACITY = re.compile(
+    rf"total capaci?ty of {_SIZE}|{_SIZE} total capacity|Device limit\s*: {_SIZE}"
+)
+_ALLOWED = re.compile(rf"{_SIZE} allowed;")
+_MESSAGE = re.compile(r"out of memory(?:\)|\.| \(MPS)|Allocation on device")
+_LONGEST = 1200  # letters of one message, over as many lines as a terminal made of it
 
 
 def from_text(log: str) -> int | None:
-    """The largest lower bound that any out-of-memory message in `log` gives, in bytes."""
-    bounds = [
-        _bound(line) for line in log.splitlines() if "out of memory. Tried to allocate" in line
-    ]
+    """The largest lower bound that any out-of-memory message in `log` gives, in bytes.
+
+    A message may be broken over lines; `log` holds the lines of one process, or of several if no
+    message is.
+    """
+    bounds = []
+    starts = [match.start() for match in _MESSAGE.finditer(log)]
+    for start, stop in itertools.pairwise([*starts, len(log)]):
+        text = log[start : min(stop, start + _LONGEST)]
+        line = text.partition("\n")[0]
+        whole = " ".join(re.split(r"\n\s*\n", text)[0].split())
+        bounds.append(_bound(line if _ALLOCATED.search(line) else whole))
     known = [bound for bound in bounds if bound is not None]
     return max(known) if known else None
 
@@ -43,14 +73,22 @@ def from_record(oom: Mapping[str, Any]) -> int | None:
     return max(bounds) if bounds else None
 
 
-def _bound(line: str) -> int | None:
-    """max(allocated + asked, reserved + free): what was there for torch was not enough."""
-    asked, allocated = _bytes(_ASKED, line), _bytes(_ALLOCATED, line)
+def _bound(text: str) -> int | None:
+    """max(allocated + asked, reserved + free): what was there for torch was not enough.
+
+    Free memory counts only as far as torch was allowed to take it, and not where the figure is
+    more than the device has (some versions of ROCm print a negative number as unsigned).
+    """
+    asked, allocated = _bytes(_ASKED, text), _bytes(_ALLOCATED, text)
     if asked is None or allocated is None:
         return asked
-    unallocated, total = _bytes(_RESERVED, line), _bytes(_RESERVED_TOTAL, line)
+    unallocated, total = _bytes(_RESERVED, text), _bytes(_RESERVED_TOTAL, text)
     reserved = total if total is not None else allocated + (unallocated or 0)
-    free = _bytes(_FREE, line) or 0
+    free, capacity, allowed = (_bytes(p, text) for p in (_FREE, _CAPACITY, _ALLOWED))
+    if free is None or (capacity is not None and free > capacity):
+        free = 0
+    if allowed is not None:
+        free = min(free, max(0, allowed - reserved))
     return max(allocated + asked, reserved + free)
 
 

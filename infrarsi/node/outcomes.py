@@ -1,23 +1,25 @@
 """From what was seen of one execution to its outcome: a pure function."""
 
 import math
-import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from infrarsi.contract import Outcome, RankRecord
 from infrarsi.node import memory_needed
-from infrarsi.node.failures import Exceptional, kind_of, line_naming, primary_exception
+from infrarsi.node.failure_wordings import BUS_ERROR, KILLED, SECONDARY, UNEXPLAINED
+from infrarsi.node.failures import (
+    Exceptional,
+    consequence_in,
+    hardware_fault,
+    kind_of,
+    line_naming,
+    primary_exception,
+    root_cause,
+    tracebacks,
+)
+from infrarsi.node.log_lines import plain, split_tag
 
-_KILLED = re.compile(
-    r"exitcode\s*: -9\b|Signal 9 \(SIGKILL\) received|\(exitcode: -9\)"
-    r"|^Killed$|: line \d+:.*Killed",
-    re.MULTILINE,
-)
-_ROOT_CAUSE = re.compile(  # torchrun's summary
-    r"Root Cause.*?rank\s+: (?P<rank>\d+).*?exitcode\s+: (?P<code>-?\d+)", re.DOTALL
-)
 _REASON_CHARS = 300
 
 
@@ -76,6 +78,7 @@ def classify(evidence: Evidence) -> Judged:
     run that the launcher ended because it hung is a time-out unless a rank ran out of memory or a
     compiler failed, which is what the other ranks then wait for.
     """
+    evidence = replace(evidence, log=plain(evidence.log))
     if evidence.ending is Ending.LOST:
         return Judged(Outcome.INFRA, evidence.detail or "the supervisor of the command died")
     if evidence.ending in (Ending.STOPPED, Ending.SLOWER):
@@ -114,7 +117,7 @@ def _failure(evidence: Evidence) -> Judged | None:
     exception = primary_exception(evidence.log, evidence.folder)
     kind = _kind(evidence, exception)
     if kind is None:
-        return _killed(evidence)
+        return _by_signal(evidence, exception) or _consequence(evidence, exception)
     message = exception.message if exception else ""
     line = line_naming(message, kind) or line_naming(evidence.log, kind) or message
     reason = _cut(line) or kind.sentence
@@ -124,24 +127,53 @@ def _failure(evidence: Evidence) -> Judged | None:
 
 
 def _kind(evidence: Evidence, exception: Exceptional | None) -> Outcome | None:
-    if any(rank.oom for rank in evidence.ranks):
+    if any(_fatal_oom(rank) for rank in evidence.ranks):
         return Outcome.OOM_GPU
     kind = kind_of(exception.message) or kind_of(exception.text) if exception is not None else None
+    if kind is None and exception is not None and UNEXPLAINED.search(exception.message):
+        kind = hardware_fault(_untagged(evidence.log))
     if kind is None and (exception is None or exception.is_secondary):
-        kind = kind_of(evidence.log)
-    if kind is None:
+        kind = kind_of(_untagged(evidence.log))
+    if kind is None and (exception is None or exception.is_secondary):
         kind = kind_of("\n".join(rank.error or "" for rank in evidence.ranks))
     if kind is Outcome.NUMERIC and evidence.exit_code == 0:
         return None
     return kind
 
 
-def _killed(evidence: Evidence) -> Judged | None:
-    """A process ended by SIGKILL that the launcher did not send."""
-    by_signal = evidence.exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+def _fatal_oom(rank: RankRecord) -> bool:
+    """Whether memory ran out on this rank and it did not train on."""
+    if not rank.oom:
+        return False
+    step = rank.oom.get("step")
+    return not isinstance(step, int) or len(rank.steps) <= step + 1
+
+
+def _untagged(log: str) -> str:
+    return "\n".join(split_tag(line)[1] for line in log.splitlines())
+
+
+def _by_signal(evidence: Evidence, exception: Exceptional | None) -> Judged | None:
+    """A process ended by SIGKILL or SIGBUS that the launcher did not send."""
     if evidence.ending is not Ending.FINISHED:
         return None
-    if not by_signal and not (evidence.exit_code and _KILLED.search(evidence.log)):
+    root = root_cause(evidence.log)
+    explained = root is not None or (exception is not None and not exception.is_secondary)
+
+    def ended_by(number: signal.Signals, said: bool) -> bool:
+        if evidence.exit_code in (-number, 128 + number):
+            return True
+        if root is not None and root.exit_code == -number:
+            return True
+        return said and bool(evidence.exit_code) and not explained
+
+    if ended_by(signal.SIGBUS, bool(BUS_ERROR.search(_untagged(evidence.log)))):
+        return Judged(
+            Outcome.OOM_HOST,
+            "a process of the job was ended by a bus error (SIGBUS), which is what shared memory "
+            "(/dev/shm) that is full leads to",
+        )
+    if not ended_by(signal.SIGKILL, bool(KILLED.search(_untagged(evidence.log)))):
         return None
     if evidence.kernel_kills == 0:
         return Judged(
@@ -154,8 +186,36 @@ def _killed(evidence: Evidence) -> Judged | None:
     )
 
 
+def _consequence(evidence: Evidence, exception: Exceptional | None) -> Judged | None:
+    """What can be said where nobody names a cause: a time-out of NCCL, a signal, a lost peer."""
+    if evidence.ending is not Ending.FINISHED or not evidence.exit_code:
+        return None
+    if exception is not None and not exception.is_secondary:
+        return None
+    root = root_cause(evidence.log)
+    crash = root.exit_code if root is not None else evidence.exit_code
+    if crash < 0 and -crash not in (signal.SIGABRT, signal.SIGTERM, signal.SIGINT):
+        return None  # it crashed; what the others say follows from that
+    kind = consequence_in(_untagged(evidence.log))
+    if kind is not None:
+        return Judged(kind, _cut(line_naming(evidence.log, kind, cause=False)))
+    if evidence.exit_code in (-signal.SIGTERM, 128 + signal.SIGTERM) or crash == -signal.SIGTERM:
+        return Judged(
+            Outcome.INFRA, "the job was ended by SIGTERM, which this program did not send"
+        )
+    if evidence.exit_code in (-signal.SIGINT, 128 + signal.SIGINT):
+        return Judged(Outcome.STOPPED, "the job was interrupted (SIGINT) by somebody else")
+    return None
+
+
 def _needed(evidence: Evidence) -> int | None:
-    bounds = [memory_needed.from_text(evidence.log)]
+    """The lower bound of the ranks that failed; what was caught before does not count."""
+    failed = [
+        item.text
+        for item in tracebacks(evidence.log, evidence.folder)
+        if kind_of(item.text) is Outcome.OOM_GPU
+    ]
+    bounds = [memory_needed.from_text(text) for text in failed or [_untagged(evidence.log)]]
     bounds += [memory_needed.from_record(rank.oom) for rank in evidence.ranks if rank.oom]
     known = [bound for bound in bounds if bound is not None]
     return max(known) if known else None
@@ -205,12 +265,14 @@ def _user_error(evidence: Evidence, gap: str) -> str:
     if evidence.exit_code == 0:
         return gap
     exception = primary_exception(evidence.log, evidence.folder)
-    said = exception.line if exception else next((r.error for r in evidence.ranks if r.error), "")
+    errors = [rank.error for rank in evidence.ranks if rank.error]
+    first = next((error for error in errors if not SECONDARY.search(error)), "".join(errors[:1]))
+    said = exception.line if exception else first
     place = f" ({exception.place})" if exception and exception.place else ""
     ended = f"the command ended with {_exit(evidence.exit_code)}"
-    root = _ROOT_CAUSE.search(evidence.log)
+    root = root_cause(evidence.log)
     if root is not None and (exception is None or exception.is_secondary):
-        return f"{ended}: rank {root['rank']} ended with {_exit(int(root['code']))}"
+        return f"{ended}: rank {root.rank} ended with {_exit(root.exit_code)}"
     if not said:
         last = [line.strip() for line in evidence.log.splitlines() if line.strip()][-1:]
         return f"{ended}; its output ends with {_cut(last[0])!r}" if last else f"{ended}, silently"

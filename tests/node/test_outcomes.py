@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from failure_excerpts import EXCERPTS
 from failure_logs import LOGS, FailureLog, elastic
 
 from infrarsi.contract import Outcome, RankRecord, StepRecord
@@ -36,6 +37,40 @@ def test_a_real_log_gets_its_outcome_and_a_telling_reason(log: FailureLog) -> No
     assert log.reason in judged.reason
     if log.at_least is not None:
         assert judged.peak_at_least_bytes == pytest.approx(log.at_least, rel=1e-6)
+
+
+@pytest.mark.parametrize("log", EXCERPTS, ids=[log.name for log in EXCERPTS])
+def test_an_excerpt_gets_its_outcome_its_cause_and_its_bound(log: FailureLog) -> None:
+    judged = classify(evidence(exit_code=log.exit_code, log=log.text, ranks=()))
+    assert judged.outcome is log.outcome, judged
+    assert log.reason in judged.reason
+    assert judged.peak_at_least_bytes == log.at_least
+
+
+def test_the_signal_by_which_the_launcher_ended_a_hang_is_no_failure_of_the_machine() -> None:
+    text = "api.SignalException: Process 7 got signal: 15\n"
+    judged = classify(
+        evidence(ending=Ending.STALL, exit_code=143, log=text, ranks=(), detail="no step for 60 s")
+    )
+    assert (judged.outcome, judged.reason) == (Outcome.TIMEOUT, "no step for 60 s")
+
+
+def test_memory_that_ran_out_and_was_survived_does_not_explain_a_later_failure() -> None:
+    log = 'Traceback (most recent call last):\n  File "/job/copy/a.py", line 4, in f\nKeyError: 1\n'
+    caught = rank(steps=6, sealed=False, oom={"wanted": GIB, "reserved": GIB, "free": 0, "step": 2})
+    fatal = dataclasses.replace(caught, oom={**(caught.oom or {}), "step": 6})
+    assert classify(evidence(exit_code=1, log=log, ranks=(caught,))).outcome is Outcome.USER_ERROR
+    assert classify(evidence(exit_code=1, log=log, ranks=(fatal,))).outcome is Outcome.OOM_GPU
+
+
+def test_the_first_error_that_the_records_hold_is_named_where_the_log_holds_none() -> None:
+    ranks = (
+        rank(0, 3, world=2, sealed=False, error="DistBackendError: connection was lost"),
+        rank(1, 3, world=2, sealed=False, error="KeyError: 'labels'"),
+    )
+    judged = classify(evidence(exit_code=1, ranks=ranks))
+    assert judged.outcome is Outcome.USER_ERROR
+    assert "KeyError: 'labels'" in judged.reason
 
 
 def test_every_step_on_every_rank_and_exit_code_0_is_ok() -> None:
