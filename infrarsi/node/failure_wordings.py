@@ -26,7 +26,7 @@ _HOST_MEMORY = (
     r"insufficient shared memory \(shm\)",
     r"unable to (mmap|allocate shared memory).*(Cannot allocate memory|\(shm\))",
     r"unable to write to file </torch_\w+>",  # torch's own segments in /dev/shm
-    r"No space left on device: '?/dev/shm/",
+    r"No space left on device: '?(/dev/shm/|/psm_)",
     r"Error while (creating|attaching to) shared memory segment /dev/shm/nccl",
     r"/dev/shm/nccl-\w+.*No space left on device",
     r"\[Errno 12\] Cannot allocate memory",
@@ -45,7 +45,8 @@ _COMPILER = (
     r"\btriton\.(compiler|runtime)\.[\w.]+\.(CompilationError|OutOfResources|PTXASError)\b",
     r"out of resource: (shared memory|threads|registers|tensor memory)",
     r"Error building extension '|Error compiling objects for extension",
-    r"\bPTXASError\b|ptxas fatal|\bnvcc fatal\b|PassManager::run failed|\bLLVM ERROR\b",
+    r"\bPTXASError\b|ptxas fatal|\bnvrtc: error|\bnvcc fatal\b",
+    r"PassManager::run failed|\bLLVM ERROR\b",
     r"CalledProcessError: Command '?\[?'?\S*\b(gcc|g\+\+|cc|clang|clang\+\+|nvcc|ptxas|ninja)\b",
 )
 _HARDWARE = (
@@ -57,8 +58,8 @@ _WORLD = (
     r"\bEADDRINUSE\b|Address already in use",
     r"CUDA error: device is busy|CUDA-capable device\(s\) is/are busy or unavailable",
     r"Driver/library version mismatch|system not yet initialized",
-    r"\[Errno 28\] No space left on device|\[Errno 122\] Disk quota exceeded",
-    r"No space left on device \(os error 28\)|file write failed.*No space left|ENOSPC",
+    r"No space left on device|\bENOSPC\b|\[Errno 122\] Disk quota exceeded",
+    r"Temporary failure in name resolution|Max retries exceeded with url",
     r"PytorchStreamWriter failed writing file|enforce fail at inline_container\.cc",
     r"\[Errno (5|107|116)\]|Stale file handle|Transport endpoint is not connected",
     r"Got completion from peer .*with (error|status)|\bibv_\w+ failed|transport retry counter",
@@ -89,7 +90,9 @@ _CONFLICT = (
     r"(with|when|together|simultaneously)\b"
     r"|\b(does not|doesn't|cannot) (work|support) (together )?with\b"
     r"|\b(can )?only (be )?(used|supported|works?) (with|when|if)\b)",
-    _RAISED + r"(?i:\brequires? (`|--|to be used with|\w+ to be (set|enabled|disabled)))",
+    r"^(AssertionError|ValueError)\b(?!.*\binstall).*(?i:\brequires\b(?! grad))",
+    _RAISED + r"(?i:(!=|does not (equal|match)|must (be )?equal( to)?) (the )?world.?size)",
+    _RAISED + r"(?i:\bonly supports? (`?torch\.)?(fp16|bf16|half|float16|bfloat16))",
     _RAISED + r"train_batch_size is not equal to micro_batch_per_gpu",
     r"error: argument \S+: not allowed with argument",
 )
@@ -121,6 +124,7 @@ CONSEQUENCES: dict[Outcome, re.Pattern[str]] = {
                 r"Some NCCL operations have failed or timed out",
                 r"ProcessGroupNCCL's watchdog got stuck|[Hh]eartbeat monitor timed? ?out",
                 r"failed to pass monitoredBarrier|Timed out waiting \d+ms for (recv|send)",
+                r"DistStoreError: (wait|[Ss]ocket) [Tt]imeout|got error: Socket Timeout",
                 r"NCCL timeout|collective operation timed out|DistBackendError.*\btimed out\b",
             ),
         ),
@@ -129,9 +133,10 @@ CONSEQUENCES: dict[Outcome, re.Pattern[str]] = {
             Outcome.INFRA,
             (
                 r"SignalException: Process \d+ got signal: (15|1|10|12)\b",
-                r"Received (15|1|10|12) death signal|\bReceived SIGTERM\b",
+                r"Received (15|1|10|12) death signal|\bReceived (Signals\.)?SIGTERM\b",
                 r"\bncclRemoteError\b|remote process exited or there was a network error",
-                r"\bncclSystemError\b|\[Errno 110\] Connection timed out",
+                r"store->get\('\d+'\) got error: Connection (reset|closed)",
+                r"\bncclSystemError\b|\bncclInternalError\b|\[Errno 110\] Connection timed out",
             ),
         ),
     )
@@ -155,6 +160,7 @@ SECONDARY = re.compile(
     r"|Application timeout caused pair closure|Timed out waiting \d+ms for (recv|send)"
     r"|Process(Raised|Exited)Exception|returned non-zero exit status|died with <Signals"
     r"|NCCL (communicator was aborted|operations have failed)|MPI_ABORT"
+    r"|^\w+: Caught \w+ in (DataLoader worker|pin memory|replica)"
     r"|ActorDiedError|RayTaskError|WorkerGroupError|TrainingFailedError"
 )
 """A line of an exception by which it only reports that another process failed."""

@@ -149,7 +149,9 @@ def _of_one_process(lines: Sequence[Line], folder: str, source: str) -> Iterator
 
 def _begins(line: str) -> bool:
     """A traceback's first line, also in the box that `rich` draws."""
-    return line.strip().startswith(_START) or (_START in line and "\u2500" in line)
+    return line.strip().removeprefix("Original ").startswith(_START) or (
+        _START in line and "\u2500" in line
+    )
 
 
 def _one(lines: Sequence[Line], start: int, folder: str) -> tuple[Exceptional | None, int]:

@@ -275,6 +275,12 @@ MEMORY = (
 
 HOST = (
     FailureLog(
+        "segments of Python's own do not fit into shared memory",
+        Outcome.OOM_HOST,
+        "/psm_81ab",
+        raised("OSError: [Errno 28] No space left on device: '/psm_81ab'"),
+    ),
+    FailureLog(
         "the kernel, in a scheduler's words",
         Outcome.OOM_HOST,
         "Detected 1 oom_kill event",
@@ -424,6 +430,24 @@ COMPILER = (
 
 WORLD = (
     FailureLog(
+        "a full disk, seen by another language",
+        Outcome.INFRA,
+        "No space left on device",
+        raised(
+            "safetensors_rust.SafetensorError: Error while serializing: IoError(Os { code: 28, "
+            'kind: StorageFull, message: "No space left on device" })'
+        ),
+    ),
+    FailureLog(
+        "a hub that cannot be reached",
+        Outcome.INFRA,
+        "Max retries exceeded",
+        raised(
+            "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='hub.example', "
+            "port=443): Max retries exceeded with url: /api/models"
+        ),
+    ),
+    FailureLog(
         "a port that is taken, of the C++ store",
         Outcome.INFRA,
         "address already in use",
@@ -525,6 +549,12 @@ WORLD = (
 
 HANGS_AND_STOPS = (
     FailureLog(
+        "a store that nobody wrote to",
+        Outcome.TIMEOUT,
+        "wait timeout after 300000ms",
+        on(1, raised("torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /pg/0")),
+    ),
+    FailureLog(
         "a collective that never ended",
         Outcome.TIMEOUT,
         "Watchdog caught collective operation timeout",
@@ -608,6 +638,24 @@ NUMBERS = (
 
 CONFLICTS = (
     FailureLog(
+        "sizes that do not make up the world",
+        Outcome.CONFLICT,
+        "!= WORLD_SIZE(8)",
+        raised("AssertionError: dp_shard(4) * cp(1) * tp(4) * pp(1) != WORLD_SIZE(8)"),
+    ),
+    FailureLog(
+        "one setting that requires another",
+        Outcome.CONFLICT,
+        "requires tensor parallelism",
+        raised("AssertionError: sequence parallelism requires tensor parallelism"),
+    ),
+    FailureLog(
+        "a kernel and a precision",
+        Outcome.CONFLICT,
+        "only support fp16 and bf16",
+        raised("RuntimeError: FlashAttention only support fp16 and bf16 data type"),
+    ),
+    FailureLog(
         "heads over ranks",
         Outcome.CONFLICT,
         "must be divisible by",
@@ -663,6 +711,37 @@ CONFLICTS = (
 )
 
 USER = (
+    FailureLog(
+        "an error of a data worker is named as it was raised there",
+        Outcome.USER_ERROR,
+        "ValueError: row 7 has no label (rows.py:3)",
+        raised(
+            "ValueError: Caught ValueError in DataLoader worker process 0.\nOriginal "
+            + raised("ValueError: row 7 has no label", '  File "/job/copy/rows.py", line 3, in f\n')
+        ),
+    ),
+    FailureLog(
+        "what torch says of a tensor without gradient is no setting",
+        Outcome.USER_ERROR,
+        "does not require grad",
+        raised("RuntimeError: element 0 of tensors does not require grad"),
+    ),
+    FailureLog(
+        "two ranks on one GPU",
+        Outcome.USER_ERROR,
+        "invalid usage",
+        raised(
+            "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:9, invalid usage, "
+            "NCCL version 2.21.5\nncclInvalidUsage: This usually reflects invalid usage of NCCL "
+            "library.\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device"
+        ),
+    ),
+    FailureLog(
+        "a word in a key",
+        Outcome.USER_ERROR,
+        "KeyError: 'out of memory'",
+        raised("KeyError: 'out of memory'"),
+    ),
     FailureLog(
         "an argument that nobody knows",
         Outcome.USER_ERROR,
