@@ -18,7 +18,7 @@ Fresh processes differ by several per cent on a busy machine, with or without a 
 therefore alternates step by step inside one process (one rank): the witness is told that it is
 dead on every second step, so that its hooks only pass calls on. Both the CPU time of the training
 thread and wall time are compared between neighbouring steps, close looks left out as in a timed
-run's median. The interval of the median ratio is by order statistics: a step time is a median, and
+run's median (their work is done before the line that ends them goes out). The interval of the median ratio is by order statistics: a step time is a median, and
 single steps that
 the machine disturbs widen the mean's interval alone. The cost of passing calls on is not in it
 (under 0.5 us a module call, see below).
@@ -97,11 +97,13 @@ WITHIN_DRIVER = """
 import gc, math, runpy, statistics, sys, time
 import torch
 recorder = next(o for o in gc.get_objects() if type(o).__name__ == "Recorder")
-times, state = {True: [], False: []}, {"count": 0, "last": None}
+times, state = {True: [], False: []}, {"count": 0, "last": None, "looked": False}
 def after(optimizer, args, kwargs):
     now, last = (time.thread_time(), time.perf_counter()), state["last"]
-    look = recorder.opened and recorder.step.look
-    if last is not None and state["count"] > 6 and not (look and not recorder.dead):
+    look = False
+    if recorder.opened and not recorder.dead:  # a close look ends where the next step begins
+        look, state["looked"] = recorder.step.look or state["looked"], recorder.step.look
+    if last is not None and state["count"] > 6 and not look:
         spent = (now[0] - last[0], now[1] - last[1])
         times[recorder.dead].append((state["count"], spent))
     state["count"] += 1

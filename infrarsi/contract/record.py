@@ -29,7 +29,8 @@ class StepRecord:
 
     `harness_s`: arrival of the boundary on the harness's clock, seconds since the command's start.
     `witness_s`: the same boundary on the guest's monotonic clock, seconds since the record opened.
-    `event_s`: CUDA-event time of this step in seconds, None without CUDA.
+    `event_s`: seconds by CUDA events since the step before this one that has them (close looks and
+    the last step of a rank do, without CUDA none).
     `loss`: sum of the losses given to backward in this step (None where not seen).
     `elements`: number of elements of each input tensor, by input name; `shapes`: how often each
     `name:dtype:shape` came. `digests`: for each input name the order-free sums (rows, elements)

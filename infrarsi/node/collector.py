@@ -25,13 +25,14 @@ from typing import Any, BinaryIO
 
 from infrarsi.contract.execution import RunKind
 from infrarsi.contract.record import RankRecord
-from infrarsi.node.rank_files import load_ranks, stamped
+from infrarsi.node.rank_files import load_ranks, mark, stamped
 from infrarsi.node.stamps import ask_for_stamps, receive
 
 SOCKET_VARIABLE = "INFRARSI_WITNESS_SOCK"
 INJECT_DIR = Path(__file__).resolve().parent.parent / "witness" / "inject"
 _STEADY_WINDOW = 15  # step times that the live median is taken over
 _LOOK_EVERY_S = 0.01  # a waiting reader would be woken by every line, on the rank's account
+BEAT, LOOK = b".", b"*"  # as in the guest's wire: the end of an ordinary step, of a close look
 _DRAIN_S = 5.0  # a process that outlives the command must not hold up its receipt
 
 
@@ -96,6 +97,14 @@ class _Rank:
     pid: int = 0
     unwritten: str = ""
     last_s: float = 0.0
+
+    def beat(self, now: float, *, look: bool) -> None:
+        """Follow the live figures: a step ended."""
+        self.steps += 1
+        if self.previous_s is not None and self.steps > 2 and not look:
+            self.steady.append(now - self.previous_s)
+            self.steady_count += 1
+        self.previous_s = now
 
     def keep(self, text: bytes) -> None:
         """Write a stamped line; a disk that does not take it costs the rest of the record."""
@@ -266,13 +275,19 @@ class Collector:
         return came
 
     def _take(self, connection: socket.socket, data: bytes, sent: float | None) -> None:
-        *lines, rest = (self._buffers[connection] + data).split(b"\n")
-        self._buffers[connection] = rest
         rank = self._by_connection.get(connection)
         now = (time.monotonic() if sent is None else sent) - self._start
         if rank is not None:
             self._wait_at(connection, stamped=sent is not None)
             now = rank.last_s = max(now, rank.last_s)
+        if rank is not None and data in (BEAT, LOOK):
+            with self._lock:
+                self._last_s = max(now, self._last_s or now)
+                rank.keep(mark(now))
+                rank.beat(now, look=data == LOOK)
+            return
+        *lines, rest = (self._buffers[connection] + data).split(b"\n")
+        self._buffers[connection] = rest
         with self._lock:
             self._last_s = max(now, self._last_s or now)
             for line in lines:
@@ -310,14 +325,7 @@ class Collector:
     def _follow(self, rank: _Rank, line: bytes, now: float) -> None:
         """Keep the live figures; the file alone is what is judged."""
         head = line[:80]
-        if b'"k":"beat"' in head:
-            beat = _object(line)
-            rank.steps = int(beat.get("i", 0)) + 1
-            if rank.previous_s is not None and rank.steps > 2 and not beat.get("look"):
-                rank.steady.append(now - rank.previous_s)
-                rank.steady_count += 1
-            rank.previous_s = now
-        elif b'"k":"head"' in head:
+        if b'"k":"head"' in head:
             rank.previous_s = now
         elif b'"k":"end"' in head:
             rank.ended = True

@@ -7,11 +7,13 @@ recovered to the byte and its hash chain checked. `infrarsi/witness/README.md` l
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from infrarsi.contract.record import RankRecord, StepRecord
 
+_OLDER = "infrarsi-witness-v1"
 _STAMP = re.compile(rb'^\{"at":([0-9.]+),')
 _CHAIN = re.compile(rb'^\{"h":"([0-9a-f]{16})",')
 
@@ -23,6 +25,11 @@ def stamped(line: bytes, at_s: float) -> bytes:
         return front + line[1:] + b"\n"
     torn = json.dumps({"k": "torn", "text": line[:2000].decode("utf-8", "replace")})
     return front + torn[1:].encode() + b"\n"
+
+
+def mark(at_s: float) -> bytes:
+    """The text kept for a beat that arrived `at_s` seconds after the command's start."""
+    return b'{"at":%.6f,"k":"mark"}\n' % at_s
 
 
 def load_ranks(receipt_dir: Path) -> tuple[RankRecord, ...]:
@@ -50,6 +57,9 @@ def load_rank(path: Path) -> RankRecord:
     end = found.first("end")
     problems = list(end.get("problems", ()))
     problems += [str(line.get("text", "")) for line in found.all("fault")]
+    marks, steps = len(found.all("mark")), len(found.all("step"))
+    if not problem and end and marks != steps and found.first("head").get("schema") != _OLDER:
+        problem = f"{marks} ends of steps were told, but {steps} steps"
     if problem:
         problems.append(problem)
     last = lines[-1].get("k") if lines else None
@@ -71,7 +81,7 @@ def load_rank(path: Path) -> RankRecord:
         error=f"{error['type']}: {error.get('text', '')}" if error else None,
         outside_writes=tuple(str(line["path"]) for line in found.all("write")),
         models=tuple(found.all("model")),
-        settings=tuple(found.all("settings")),
+        settings=(*found.all("settings"), *_settings(found)),
         weights=tuple(found.all("weights")),
         companions=tuple(found.all("companion")),
         states=tuple(found.all("state")),
@@ -111,7 +121,7 @@ def _checked(raw: list[bytes]) -> tuple[list[dict[str, Any]], str]:
             return lines, f"line {len(lines) + 1} of the record is torn"
         if stamp is None or not isinstance(line, dict):
             return lines, f"line {len(lines) + 1} of the record has no stamp"
-        if line.get("k") == "hello" and not lines:
+        if line.get("k") == "mark" or (line.get("k") == "hello" and not lines):
             lines.append(line)
             continue
         own = b"{" + text[stamp.end() :]
@@ -127,10 +137,23 @@ def _checked(raw: list[bytes]) -> tuple[list[dict[str, Any]], str]:
 
 
 def _steps(found: _Lines) -> tuple[StepRecord, ...]:
-    """Step lines joined with the arrival of their beats; a step without its beat is left out."""
-    beats = {int(beat["i"]): beat for beat in found.all("beat")}
+    """Step lines joined with the arrival of their beats; a step without its beat is left out.
+
+    The beats of older records are lines of their own, which say their step and its `w`.
+    """
+    if found.first("head").get("schema") == _OLDER:
+        beats = {int(beat["i"]): beat for beat in found.all("beat")}
+    else:
+        beats = dict(enumerate(found.all("mark")))
     lines = {int(line["i"]): line for line in found.all("step")}
     return tuple(_step(lines[index], beats[index]) for index in sorted(lines) if index in beats)
+
+
+def _settings(found: _Lines) -> Iterator[dict[str, Any]]:
+    """What changed in optimizers' parameter groups, in order, each with its step."""
+    for line in found.all("step"):
+        for optimizer, group, changed in line.get("settings", ()):
+            yield {"i": line["i"], "optimizer": optimizer, "group": group, "settings": changed}
 
 
 def _step(line: dict[str, Any], beat: dict[str, Any]) -> StepRecord:
@@ -138,7 +161,7 @@ def _step(line: dict[str, Any], beat: dict[str, Any]) -> StepRecord:
         index=int(line["i"]),
         close_look=bool(line.get("look", False)),
         harness_s=float(beat["at"]),
-        witness_s=float(beat["w"]),
+        witness_s=float(line["w"] if "w" in line else beat["w"]),
         event_s=line.get("event_s"),
         loss=line.get("loss"),
         forwards=int(line.get("forwards", 0)),

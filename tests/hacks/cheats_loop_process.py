@@ -31,7 +31,8 @@ def forge():
     place.connect(os.environ["INFRARSI_WITNESS_SOCK"])
     lines = [{"k": "hello", "pid": os.getpid(), "rank": 0, "world_size": 1}]
     for n in range(12):
-        lines.append({"h": "0" * 16, "k": "beat", "n": n, "i": n, "w": 0.01 * n, "look": False})
+        place.sendall(b".")
+        lines.append({"h": "0" * 16, "k": "step", "n": n, "i": n, "w": 0.01 * n, "look": False})
     end = {"how": "exit", "steps": 12, "rank": 0, "world_size": 1}
     lines.append({"h": "0" * 16, "k": "end", "n": 12, **end})
     for line in lines:
@@ -60,13 +61,14 @@ def replay():
     began = time.monotonic()
     for line in lines[1:]:
         record = json.loads(line)
-        for key in ("at", "h"):
-            record.pop(key)
-        for key in ("w", "began_s"):
-            if key in record:
-                record[key] *= 0.7
-        if record["k"] == "beat":
-            time.sleep(max(0.0, record["w"] - (time.monotonic() - began)))
+        at = record.pop("at")
+        if record["k"] == "mark":
+            time.sleep(max(0.0, 0.7 * at - (time.monotonic() - began)))
+            place.sendall(b".")
+            continue
+        record.pop("h")
+        if "w" in record:
+            record["w"] *= 0.7
         first = {key: record.pop(key) for key in ("k", "n")}
         text = json.dumps({**first, **record}, separators=(",", ":")).encode()
         chain = hashlib.blake2b(chain + text, digest_size=8).digest()

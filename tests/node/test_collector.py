@@ -26,8 +26,9 @@ def hello(collector: Collector, rank: int = 0, world: int = 1) -> Channel:
 
 
 def step(channel: Channel, index: int, *, look: bool = False) -> None:
-    channel.line("beat", {"i": index, "w": 0.1 * index, "look": look})
-    channel.line("step", {"i": index, "look": look, "loss": 2.0, "digests": {"x": [1, 2**64 - 1]}})
+    channel.beat(look)
+    said = {"i": index, "w": 0.1 * index, "look": look, "loss": 2.0}
+    channel.line("step", {**said, "digests": {"x": [1, 2**64 - 1]}})
 
 
 def run_rank(collector: Collector, rank: int, world: int, steps: int) -> Channel:

@@ -9,8 +9,9 @@ Speed is read off the harness's clock in another process; here the rest is held 
   same boundary on the job's own clock may not drift over the window: the medians of its first and
   last thirds agree within 1 % of the window plus 20 ms. Medians, because a busy harness receives
   single lines late. A clock patched to run slow, or to stand still during evaluation, drifts.
-- *Events.* Where CUDA events were recorded, their sum over the window agrees with the harness's
-  within 5 % plus 50 ms: the host may run ahead of the device, but not by a share of the window.
+- *Events.* Where CUDA events were recorded (at close looks), the time between the first and last of
+  them agrees with the harness's within 5 % plus 50 ms: the host may run ahead of the device, but
+  not by a share of the window.
 - *Hidden time.* Recurring time beyond the median, per step, in seconds, may not exceed the largest
   that the reference's runs have by more than 5 % of the reference's step time, plus the range of
   the reference's own runs and three standard errors of the mean. The candidate's single slowest
@@ -38,6 +39,7 @@ their clocks are compared, their durations are not. One-off time (start, compile
 measured apart and charged to the planned run; a job that ends early is the business of `completes`.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -130,10 +132,11 @@ def _clock_drift(rank: RankRecord) -> str:
 
 
 def _event_difference(rank: RankRecord) -> str:
+    """Steps with an event say the device's time since the one before them that has one."""
+    marked = [step for step in rank.steps if step.event_s is not None]
     pairs = [
-        (after.event_s, after.harness_s - before.harness_s)
-        for before, after in zip(rank.steps, rank.steps[1:], strict=False)
-        if after.event_s is not None
+        (after.event_s or 0.0, after.harness_s - before.harness_s)
+        for before, after in itertools.pairwise(marked)
     ]
     if len(pairs) < 3:
         return ""

@@ -1,122 +1,153 @@
 """What one logical step adds up to, and its line once every value has come back."""
 
-import torch
-
 from .digests import add
 from .values import MASK
+from .wire import as_text
 
 MAX_SHAPES = 64
 MAX_EVAL_LOSSES = 256
 MAX_EVAL_OUTPUTS = 64
 MAX_DIGESTS = 32
+COUNTED = ("forwards", "backwards", "optimizer_calls")
+SELDOM = ("settings", "skipped", "eval_calls", "eval_samples")
+PLAIN = (
+    '"i":%d,"w":%.6f,"look":%s,"event_s":%s,"loss":%s,"learning_rates":[%s],"data_wait_s":%.6f,'
+    '"compile_s":%.6f,"phases_s":{%s},'
+)
+
+
+def number(value):
+    """A number as JSON text; `repr` is that of every finite one."""
+    return repr(value) if value - value == 0 else as_text(value)
+
+
+def sizes(calls):
+    """Samples, elements by input and how often each shape came, of `calls` by their inputs."""
+    samples, elements, shapes = 0, {}, {}
+    for call, times in calls.items():
+        samples += times * next((shape[0] for _, _, shape in call if shape), 0)
+        for name, dtype, shape in call:
+            elements[name] = elements.get(name, 0) + times * shape.numel()
+            text = "%s:%s:%s" % (name, str(dtype)[6:], "x".join(map(str, shape)))
+            if text in shapes or len(shapes) < MAX_SHAPES:
+                shapes[text] = shapes.get(text, 0) + times
+    return {"samples": samples, "elements": elements, "shapes": shapes}
 
 
 class Step(object):
     """Counters, host times and kept values of one logical step."""
 
+    # what few steps have
+    skipped = eval_calls = eval_samples = 0
+    found_inf = eval_losses = settings = ()  # settings: (optimizer, group, what changed)
+    wait_s = compile_s = seconds = ended_s = 0.0
+    events = None
+
     def __init__(self, index, look, began_s):
         self.index, self.look, self.began_s = index, look, began_s
-        self.forwards = self.backwards = self.samples = self.skipped = 0
-        self.eval_calls = self.eval_samples = 0
-        self.elements, self.shapes, self.optimizer_calls = {}, {}, {}
-        self.losses, self.digests, self.weights = [], {}, []
-        self.rates, self.found_inf, self.eval_losses = [], [], []
-        self.gradients = {}  # by optimizer, see `gradients.py`
-        self.autocast, self.gradient_dtypes = {}, set()
-        self.random, self.dropout_calls, self.matmul_dtypes = {}, {}, set()
-        self.eval_digests, self.eval_outputs = {}, []
-        self.phases = {}
-        self.wait_s = self.compile_s = 0.0
-        self.seconds = None
-        self.events = None
+        self.forwards = self.backwards = 0
+        self.calls, self.optimizer_calls, self.phases = {}, {}, {}
+        self.losses, self.rates = [], []
+        if look:
+            self.weights, self.eval_outputs = [], []
+            self.digests, self.eval_digests = {}, {}
+            self.gradients = {}  # by optimizer, see `gradients.py`
+            self.autocast, self.random, self.dropout_calls = {}, {}, {}
+            self.gradient_dtypes, self.matmul_dtypes = set(), set()
 
     def spend(self, phase, seconds):
         self.phases[phase] = self.phases.get(phase, 0.0) + seconds
 
-    def inputs(self, named, digester, values):
-        """Count the input tensors of one training forward; digest them on a close look."""
-        first = True
-        for name, tensor in named:
-            if first and tensor.dim():
-                self.samples += tensor.shape[0]
-                first = False
-            self.elements[name] = self.elements.get(name, 0) + tensor.numel()
-            shape = "%s:%s:%s" % (name, str(tensor.dtype)[6:], "x".join(map(str, tensor.shape)))
-            if shape in self.shapes or len(self.shapes) < MAX_SHAPES:
-                self.shapes[shape] = self.shapes.get(shape, 0) + 1
-        if self.look:
-            digest_into(self.digests, named, digester, values)
+    def inputs(self, named):
+        """Count the input tensors of one training forward."""
+        call = tuple([(name, tensor.dtype, tensor.shape) for name, tensor in named])
+        self.calls[call] = self.calls.get(call, 0) + 1
 
     def kept(self):
         """Every kept value that may still be under way."""
-        for loss, scale in self.losses:
-            yield loss
-            if scale is not None:
-                yield scale
-        kept = (self.weights, self.found_inf, self.eval_losses, self.rates, self.eval_outputs)
-        for group in kept + tuple(self.digests.values()) + tuple(self.eval_digests.values()):
-            for one in group:
-                yield one
-        for prints in self.gradients.values():
-            for one in prints.kept():
-                yield one
+        found = [one for pair in self.losses for one in pair if one is not None]
+        found += self.rates
+        found += self.found_inf + self.eval_losses
+        if self.look:
+            found += self.weights + self.eval_outputs
+            for digests in (self.digests, self.eval_digests):
+                found += [one for parts in digests.values() for one in parts]
+            for prints in self.gradients.values():
+                found += prints.kept()
+        return found
 
-    def line(self, values, wait):
-        """The step line, or None while a value or an event is under way (never with `wait`)."""
-        if any(values.read(one) is None for one in self.kept()):
+    def text(self, values, wait, last):
+        """The line's members, or None while a value or an event is under way (never with `wait`).
+
+        `last`: what was counted in the step before and its text, which most steps repeat.
+        """
+        if not values.have(self.kept()):
             return None
-        event_s = None
+        event = "null"
         if self.events is not None:
             start, end = self.events
             if not end.query():
                 if not wait:
                     return None
                 end.synchronize()
-            event_s = round(0.001 * start.elapsed_time(end), 7)
+            event = "%.7f" % (0.001 * start.elapsed_time(end))
         read = values.read
         losses = [_unscaled(read(loss), read(scale)) for loss, scale in self.losses]
-        other = self.seconds - sum(self.phases.values())
-        phases = {name: round(seconds, 6) for name, seconds in self.phases.items()}
-        phases["other"] = round(max(0.0, other), 6)
-        line = {
-            "i": self.index,
-            "look": self.look,
-            "event_s": event_s,
-            "loss": sum(losses) if losses else None,
-            "forwards": self.forwards,
-            "backwards": self.backwards,
-            "samples": self.samples,
-            "elements": self.elements,
-            "shapes": self.shapes,
-            "digests": totals(self.digests, values),
-            "weights": [v for part in self.weights for v in read(part)],
-            "optimizer_calls": self.optimizer_calls,
-            "learning_rates": [v for part in self.rates for v in read(part)],
-            "skipped": self.skipped + sum(1 for part in self.found_inf if sum(read(part)) > 0),
-            "data_wait_s": round(self.wait_s, 6),
-            "compile_s": round(self.compile_s, 6),
-            "phases_s": phases,
-            "eval_calls": self.eval_calls,
-            "eval_samples": self.eval_samples,
-            "eval_losses": [v for part in self.eval_losses for v in read(part)],
-        }
-        line.update(self.close_line(values))
-        return line
+        phases = self.phases
+        if self.look:
+            phases["other"] = max(0.0, self.seconds - sum(phases.values()))
+        plain = PLAIN % (
+            self.index,
+            self.ended_s,
+            "true" if self.look else "false",
+            event,
+            number(sum(losses)) if losses else "null",
+            ",".join([number(v) for part in self.rates for v in read(part)]),
+            self.wait_s,
+            self.compile_s,
+            ",".join(['"%s":%.6f' % phase for phase in phases.items()]),
+        )
+        seldom = self.seldom(values)
+        more = "," + as_text(seldom)[1:-1] if seldom else ""
+        return plain + self.counted(last) + more
 
-    def close_line(self, values):
-        """What only a close look sees; nothing is said of what was not seen."""
+    def counted(self, last):
+        """The text of what most steps have in common."""
+        counts = (self.forwards, self.backwards, self.optimizer_calls, self.calls)
+        if counts != last[0]:
+            said = dict(zip(COUNTED, counts))
+            said.update(sizes(self.calls))
+            last[:] = counts, as_text(said)[1:-1]
+        return last[1]
+
+    def seldom(self, values):
+        """What few steps have; nothing is said of what was not seen."""
+        read = values.read
+        found = {name: getattr(self, name) for name in SELDOM}
+        if self.found_inf:
+            found["skipped"] += sum(1 for part in self.found_inf if sum(read(part)) > 0)
+        if self.eval_losses:
+            found["eval_losses"] = [v for part in self.eval_losses for v in read(part)]
+        if self.look:
+            found.update(self.close_look(values))
+        return {name: value for name, value in found.items() if value}
+
+    def close_look(self, values):
+        """What only a close look sees."""
+        read = values.read
         gradients = {}
         for prints in self.gradients.values():
             gradients.update(prints.read(values))
-        found = {
+        return {
+            "weights": [v for part in self.weights for v in read(part)],
+            "digests": totals(self.digests, values),
             "gradients": gradients,
             "matmul_dtypes": sorted(self.matmul_dtypes),
             "random": self.random,
             "dropout_calls": self.dropout_calls,
             "eval_digests": totals(self.eval_digests, values),
-            "eval_outputs": [v for part in self.eval_outputs for v in values.read(part)],
+            "eval_outputs": [v for part in self.eval_outputs for v in read(part)],
         }
-        return {name: value for name, value in found.items() if value}
 
 
 def digest_into(digests, named, digester, values):
@@ -127,7 +158,7 @@ def digest_into(digests, named, digester, values):
         if len(digests) < MAX_DIGESTS or name in digests:
             sums = digester.digest(tensor, None if tensor is mask else mask)
             if sums is not None:
-                digests.setdefault(name, []).append(values.keep(sums, torch.int64))
+                digests.setdefault(name, []).append(values.keep(sums))
 
 
 def totals(digests, values):

@@ -10,16 +10,15 @@ import weakref
 import torch
 
 from . import describe
-from .ending import begin_training_call
+from .ending import leave
 from .hooks import (
     CLOCK,
+    call_begins,
+    call_ends,
     compiling,
-    forward_begins,
-    forward_ends,
     inside,
     optimizer_begins,
     optimizer_ends,
-    training_root,
 )
 from .recorder import guard
 
@@ -51,24 +50,24 @@ def observed_function(recorder, original, made):
         if compiling() or inside.state or recorder.in_backward or recorder.dead:
             return made(*args, **kwargs)
         has_data = guard(recorder, "compiled", any_tensor, args, kwargs)
-        root = guard(recorder, "compiled", training_root, recorder, original) if has_data else None
-        if root is not None:
-            begin_training_call(recorder, root)
+        kind = None
+        if recorder.gone:
+            leave(recorder)
+        if has_data:
+            kind = guard(recorder, "forward", call_begins, recorder, original, args, kwargs)
         before = guard(recorder, "compiled", versions, recorder)
         for optimizer in list(owned):
             if not has_data:  # a compiled step(): its gradients are there now
                 guard(recorder, "compiled", optimizer_begins, recorder, optimizer)
-        began, kind = CLOCK(), None
+        began = CLOCK()
         inside.state = 2
         try:
-            if has_data:
-                kind = guard(recorder, "forward", forward_begins, recorder, original, args, kwargs)
             out = made(*args, **kwargs)
         finally:
             inside.state = 0
             recorder.peek = 0
         if kind is not None:
-            guard(recorder, "forward", forward_ends, recorder, kind, began, out)
+            guard(recorder, "forward", call_ends, recorder, kind, began, out)
         if before:
             guard(recorder, "compiled", stepped_unseen, recorder, before, owned, has_data)
         return out

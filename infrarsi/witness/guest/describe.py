@@ -132,12 +132,16 @@ def tensors_in(value, name, depth=0):
 
 def named_inputs(root, args, kwargs):
     """(name, tensor) for every tensor given to a call, named as in its signature."""
-    names = root.argument_names
+    names, prefix = root.argument_names, root.prefix
     found = []
     for i, value in enumerate(args):
-        found += tensors_in(value, root.prefix + (names[i] if i < len(names) else str(i)))
+        name = prefix + (names[i] if i < len(names) else str(i))
+        if isinstance(value, torch.Tensor):
+            found.append((name, value))
+        else:
+            found += tensors_in(value, name)
     for key, value in kwargs.items():
-        found += tensors_in(value, root.prefix + key)
+        found += tensors_in(value, prefix + key)
     return found
 
 
@@ -201,7 +205,7 @@ def head_line():
     if torch.cuda.is_initialized():
         device = torch.cuda.get_device_name()
     return {
-        "schema": "infrarsi-witness-v1",
+        "schema": "infrarsi-witness-v2",
         "ppid": os.getppid(),
         "argv0": os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else "",
         "python": platform.python_version(),

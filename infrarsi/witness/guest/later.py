@@ -22,7 +22,7 @@ class Later(object):
         """Take out and yield (kind, fields) of the lines at the front whose values have come."""
         while self.queue:
             kind, kept, fields = self.queue[0]
-            if any(values.read(one) is None for one in kept):
+            if not values.have(kept):
                 return
             self.queue.popleft()
             yield kind, fields(values)

@@ -5,6 +5,7 @@ covers accumulation, several optimizers, closures and steps taken inside backwar
 """
 
 import collections
+import math
 import os
 import sys
 import time
@@ -26,7 +27,8 @@ from .values import Values, quiet
 from .wire import Channel
 
 CLOCK = time.perf_counter
-FETCH_EVERY_S = 1.0
+FETCH_EVERY_S = 1.0  # in audits, where every step is a close look
+MAX_QUEUE = 64  # steps that wait at most for the next close look
 NO_OPTIMIZER = "no torch optimizer stepped after a backward: updates made by hand are not seen"
 
 
@@ -74,6 +76,8 @@ class Recorder(object):
         self.gradient_bytes = {}
         self.watched = self.measured = None
         self.event = None
+        self.last_counts = [None, ""]
+        self.pace = math.inf  # seconds of the last ordinary step
         self.last_fetch = 0.0
         self.how = "exit"
 
@@ -145,31 +149,50 @@ class Recorder(object):
             self.close()
 
     def close(self, last=False):
-        """Close the current step; its beat goes out before anything else is done."""
-        step, now = self.step, CLOCK()
+        """Close the current step. A close look does its work before the step's beat.
+
+        Its time is left out of what is measured; after an ordinary step the beat goes out first.
+        """
+        step = self.step
         self.stepped = False
-        beat = {"i": step.index, "w": round(now - self.began, 6), "look": step.look}
-        self.channel.line("beat", beat)
-        step.seconds, step.wait_s = now - step.began_s, self.wait_s
+        if step.look:
+            self.look_back(step, last)
+        now = CLOCK()
+        self.channel.beat(step.look)
+        step.ended_s, step.seconds, step.wait_s = now - self.began, now - step.began_s, self.wait_s
         self.wait_s = 0.0
+        self.pace = self.pace if step.look else step.seconds
         compiled_s = describe.compile_seconds()
         step.compile_s, self.compiled_s = compiled_s - self.compiled_s, compiled_s
-        if self.event is not None or torch.cuda.is_initialized():
-            start, self.event = self.event, new_event()
-            if start is not None and self.event is not None:
-                step.events = (start, self.event)
-        if step.look and quiet():
+        self.queue.append(step)
+        self.step = Step(step.index + 1, self.look(step.index + 1), now)
+        if not last and self.config["ends_by"] == "witness" and self.step.index >= self.limit():
+            self.over = True
+        if last or self.over or len(self.queue) > MAX_QUEUE:
+            self.stamp(step)
+            self.check()
+            self.settle()
+
+    def look_back(self, step, last):
+        """What a close look sees at its end; and the lines of the steps before it go out."""
+        if quiet():
             step.weights = [self.values.keep(part) for part in sample(self.sampled())]
         if step.index == 1:
             self.measured = self.static_bytes()
-        if step.look and (step.index or last):
+        if step.index or last:
             precision.say(self, step)
         self.check()
-        self.queue.append(step)
-        self.step = Step(step.index + 1, self.look(step.index + 1), now)
         self.settle()
-        if not last and self.config["ends_by"] == "witness" and self.step.index >= self.limit():
-            self.over = True
+        self.stamp(step)
+
+    def stamp(self, step):
+        """Note the device's time between this boundary and the last one that was stamped."""
+        event = new_event()
+        if event is None:
+            return
+        start, self.event = step.events[0] if step.events else self.event, event
+        if start is not None and start.device == event.device:
+            step.events = (start, event)
 
     def sampled(self):
         """The sampled weights, chosen once: after the first step every model is known."""
@@ -183,22 +206,27 @@ class Recorder(object):
         return [parameter for parameter in there if parameter is not None]
 
     def settle(self, wait=False):
-        """Send the lines, in order, whose values have come back."""
+        """Send the lines, in order, whose values have come back.
+
+        Called at close looks, whose time is left out of what is measured: an ordinary step only
+        keeps what it has seen.
+        """
         if not quiet():
             return
         now = CLOCK()
-        send = wait or now - self.last_fetch > FETCH_EVERY_S
+        send = wait or not self.audit or now - self.last_fetch > FETCH_EVERY_S
         if send:
             self.last_fetch = now
         self.values.fetch(send, wait)
         while self.queue:
-            line = self.queue[0].line(self.values, wait)
-            if line is None:
+            text = self.queue[0].text(self.values, wait, self.last_counts)
+            if text is None:
                 break
             self.queue.popleft()
-            self.channel.line("step", line, now=False)  # it goes with the next beat
+            self.channel.text("step", text, now=False)
         for kind, fields in self.later.ready(self.values):
             self.channel.line(kind, fields, now=False)
+        self.channel.flush()
         if self.values.logs:
             waiting = [kept for step in self.queue for kept in step.kept()] + self.later.kept()
             if self.final is not None:
@@ -219,7 +247,8 @@ class Recorder(object):
             name = "%d:%s" % (len(self.names), type(optimizer).__name__)
             self.names[id(optimizer)] = name
             self.channel.line("optimizer", describe.optimizer_line(name, optimizer), now=False)
-            list(self.settings.changes(name, optimizer))  # the line has just said them
+            for group, said in self.settings.groups(name, optimizer):
+                said.changed(group)  # the line has just said them
         return name
 
     def dropped(self, p):
@@ -237,7 +266,7 @@ class Recorder(object):
         for _, tensor in tensors:
             if tensor.dim() == 0 and tensor.is_floating_point() and quiet():
                 if len(self.step.eval_losses) < MAX_EVAL_LOSSES:
-                    self.step.eval_losses.append(self.values.keep(tensor))
+                    self.step.eval_losses += (self.values.keep(tensor),)
 
     def wrote(self, path):
         """A path outside the allowed roots was opened for writing."""

@@ -34,25 +34,59 @@ def differing(group, last):
     return out
 
 
+class Group(object):
+    """What was last said of one parameter group, and its values as they were then."""
+
+    def __init__(self):
+        self.said, self.values, self.rate = {}, None, None
+
+    def changed(self, group):
+        """The settings that changed since the last call, None where none did."""
+        rate = group.get("lr")
+        values = [value for name, value in group.items() if name != "params" and name != "lr"]
+        if self.values != values or type(rate) is not float:
+            self.values = values if all(map(comparable, values)) else None
+            self.rate = rate
+            return differing(group, self.said)
+        if rate == self.rate or rate != rate and self.rate != self.rate:
+            return None
+        self.rate = self.said["lr"] = rate
+        return {"lr": rate}
+
+
+def comparable(value):
+    """Whether comparing it waits for no device."""
+    if type(value) is tuple:
+        return all(type(one) in PLAIN for one in value)
+    return type(value) in PLAIN
+
+
 class Settings(object):
     """What was last said of each optimizer's groups."""
 
     def __init__(self):
         self.said = {}
 
-    def changes(self, name, optimizer):
-        """(group number, changed settings) since the last call; all of a group that is new."""
+    def groups(self, name, optimizer):
+        """(group, what was last said of it) for every group of an optimizer."""
         said = self.said.setdefault(name, [])
-        for g, group in enumerate(optimizer.param_groups):
-            if g == len(said):
-                said.append({})
-            settings = differing(group, said[g])
-            if settings:
-                yield g, settings
+        groups = optimizer.param_groups
+        while len(said) < len(groups):
+            said.append(Group())
+        return zip(groups, said)
 
 
 def say(recorder, name, optimizer):
-    """Say which settings of an optimizer's groups changed since they were last said."""
-    for group, changed in recorder.settings.changes(name, optimizer):
-        fields = {"i": recorder.step.index, "optimizer": name, "group": group}
-        recorder.channel.line("settings", dict(fields, settings=changed), now=False)
+    """Keep each group's rate, and note which settings changed since they were last said."""
+    step = recorder.step
+    for g, (group, said) in enumerate(recorder.settings.groups(name, optimizer)):
+        changed = said.changed(group)
+        if changed:
+            step.settings += ((name, g, changed),)
+        rate = group.get("lr")
+        if type(rate) is float:
+            step.rates.append([rate])
+        elif isinstance(rate, torch.Tensor):
+            step.rates.append(recorder.values.keep(rate))
+        elif rate is not None:
+            step.rates.append([float(rate)])

@@ -1,7 +1,8 @@
 """The line to the harness: chained JSON lines over a Unix socket that never blocks a step.
 
 Sequenced packets and not a stream, since the kernel stamps packets: the harness then need not wait
-at the socket, and a send wakes nobody. Packets have no meaning of their own; lines may span them.
+at the socket, and a send wakes nobody. A packet of one character is a beat, which takes no time to
+make; all others have no meaning of their own, and lines may span them.
 """
 
 import hashlib
@@ -12,6 +13,8 @@ import time
 
 PACKET = 1 << 15  # bytes; a packet is sent whole or not at all
 MAX_UNSENT = 32 << 20  # a harness that reads nothing for so long is gone
+BEAT, LOOK = b".", b"*"  # the end of an ordinary step, of a close look
+as_text = json.JSONEncoder(separators=(",", ":"), default=str).encode
 
 
 class Channel(object):
@@ -20,6 +23,7 @@ class Channel(object):
     def __init__(self, path, hello):
         self.lock = threading.RLock()
         self.chain, self.number, self.unsent = b"", 0, b""
+        self.owed = b""
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self.socket.settimeout(10.0)
@@ -38,13 +42,25 @@ class Channel(object):
             raise EOFError("the harness closed its socket")
         return data
 
+    def beat(self, look):
+        """Tell that a step ended; one that does not go out now goes first next time, late."""
+        beat = LOOK if look else BEAT
+        try:
+            if self.owed:
+                raise BlockingIOError
+            self.socket.send(beat)
+        except BlockingIOError:
+            self.owed += beat
+
     def line(self, kind, fields, now=True):
         """Send one line; with `now` false it waits for the next one."""
+        self.text(kind, as_text(fields)[1:-1], now)
+
+    def text(self, kind, members, now=True):
+        """The same of members that are JSON text already, without the braces."""
         with self.lock:
-            body = dict(fields)
-            body["k"] = kind
-            body["n"] = self.number
-            text = _ordered(kind, body).encode()
+            comma = "," if members else ""
+            text = ('{"k":"%s","n":%d%s%s}' % (kind, self.number, comma, members)).encode()
             self.chain = hashlib.blake2b(self.chain + text, digest_size=8).digest()
             self.number += 1
             self.unsent += b'{"h":"%s",' % self.chain.hex().encode() + text[1:] + b"\n"
@@ -62,6 +78,9 @@ class Channel(object):
         """Send until all is gone or, on a socket that does not wait, until it takes no more."""
         start = 0
         try:
+            while self.owed:
+                self.socket.send(self.owed[:1])
+                self.owed = self.owed[1:]
             while start < len(self.unsent):
                 start += self.socket.send(self.unsent[start : start + PACKET])
         except BlockingIOError:
@@ -88,10 +107,3 @@ class Channel(object):
     def abandon(self):
         """Close this process's copy without a word (in a forked child, or after a fault)."""
         self.socket.close()
-
-
-def _ordered(kind, body):
-    """The line's text with its kind and number first, where the harness looks for them."""
-    front = '{"k":"%s","n":%d' % (body.pop("k"), body.pop("n"))
-    rest = json.dumps(body, separators=(",", ":"), default=str)
-    return front + ("," + rest[1:] if len(rest) > 2 else "}")
