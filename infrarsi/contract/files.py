@@ -153,19 +153,26 @@ def _check_texts(data: dict[str, Any], document: Document) -> list[Mistake]:
 def _check_knob(
     knob: dict[str, Any], path: tuple[PathKey, ...], check: Callable[..., bool]
 ) -> None:
-    if not check((*path, "at"), knob.get("at"), Place.parse):
+    if not check((*path, "at"), knob.get("at"), _place):
         knob["at"] = "flag:--replaced"
     for name, change in _keys(knob.get("values")).items():
         if not isinstance(change, dict):
             continue
         places = [("set", place, place) for place in _keys(change.get("set"))]
         places += [("remove", i, place) for i, place in enumerate(_items(change.get("remove")))]
-        good = [check((*path, "values", name, k, at), text, Place.parse) for k, at, text in places]
+        good = [check((*path, "values", name, k, at), text, _place) for k, at, text in places]
         if not all(good):
             change.update(set={}, remove=[])
 
 
+def _place(text: str) -> None:
+    place = Place.parse(text)
+    if place.kind is PlaceKind.CONFIG:
+        _inside(place.file)
+
+
 def _sink(text: str) -> None:
+    _place(text)
     place = Place.parse(text)
     if place.kind is PlaceKind.PATH:
         _inside(place.name)

@@ -14,15 +14,21 @@ class PlaceKind(StrEnum):
     FLAG = "flag"  # an argument of the training program
     LAUNCHER = "launcher"  # an argument of the launcher (torchrun)
     ENV = "env"  # an environment variable
+    CONFIG = "config"  # a value in a configuration file of the project
     PATH = "path"  # a file or folder of the project; sinks only
 
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """One place, written `kind:name`: `flag:--lr`, `env:OMP_NUM_THREADS`, `path:out`."""
+    """One place, written `kind:name`: `flag:--lr`, `env:OMP_NUM_THREADS`, `path:out`.
+
+    `flag:--lr=` (`is_joined`) is a flag whose value must stand in the same word, behind `=`;
+    `config:conf/train.yaml:optimizer.lr` is a key of a file.
+    """
 
     kind: PlaceKind
     name: str
+    is_joined: bool = False
 
     @classmethod
     def parse(cls, text: str) -> "Place":
@@ -31,10 +37,28 @@ class Place:
         if not colon or not name or kind not in set(PlaceKind):
             kinds = ", ".join(f"`{k}:...`" for k in PlaceKind)
             raise UserError(f"a place must be one of {kinds}, but got {text!r}")
-        return cls(PlaceKind(kind), name)
+        place = cls(PlaceKind(kind), name)
+        if place.kind is PlaceKind.CONFIG and not (place.file and place.key):
+            raise UserError(
+                f"a `config:` place must be `config:FILE:KEY`, but got {text!r}",
+                fix="write it as `config:conf/train.yaml:optimizer.lr`",
+            )
+        if place.kind is PlaceKind.FLAG and name.endswith("=") and name != "=":
+            return cls(PlaceKind.FLAG, name[:-1], True)
+        return place
+
+    @property
+    def file(self) -> str:
+        """The file of a `config:` place, relative to the project; "" for another kind."""
+        return self.name.partition(":")[0] if self.kind is PlaceKind.CONFIG else ""
+
+    @property
+    def key(self) -> str:
+        """The key of a `config:` place in its file; "" for another kind."""
+        return self.name.partition(":")[2] if self.kind is PlaceKind.CONFIG else ""
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.name}"
+        return f"{self.kind}:{self.name}{'=' if self.is_joined else ''}"
 
 
 @dataclass(frozen=True)

@@ -272,11 +272,23 @@ class Project(_Model):
         both = set(self.editable) & set(self.frozen)
         if both:
             raise ValueError(f"{sorted(both)[0]!r} is both editable and frozen")
+        for text in self._config_places():
+            if Place.parse(text).file in self.frozen:
+                raise ValueError(f"{text!r} sets a value in a file that is frozen")
         for text, value in self.sinks.items():
             place = Place.parse(text)
             if place.kind is PlaceKind.PATH and value != "fresh":
                 raise ValueError(f"a `path:` sink must be `fresh`, but {text!r} is {value!r}")
         return self
+
+    def _config_places(self) -> list[str]:
+        """The places of knobs and sinks that lie in configuration files."""
+        found = [knob.at for knob in self.knobs if knob.at is not None]
+        for knob in self.knobs:
+            if isinstance(knob.values, dict):
+                for change in knob.values.values():
+                    found += [*change.set, *change.remove]
+        return [text for text in (*found, *self.sinks) if Place.parse(text).file]
 
     def contract_hash(self) -> str:
         """SHA-256 of the contract part; `--resume` refuses another one."""

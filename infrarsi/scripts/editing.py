@@ -25,8 +25,8 @@ _HARMLESS = ("echo", "printf", "cat", "tee")
 _PASSED_ON = ('"$@"', "$@", "$*", '"${@}"')  # what the script is called with stays last, and wins
 
 
-def set_flag(reading: Reading, name: str, value: Value) -> list[Edit]:
-    """The edits that give the program's flag this value."""
+def set_flag(reading: Reading, name: str, value: Value, *, joined: bool = False) -> list[Edit]:
+    """The edits that give the program's flag this value; `joined`: a new one as `--flag=value`."""
     launched = single_launch(reading, name)
     slots = [slot for slot in launched.slots if slot.argument.name == name]
     if slots:
@@ -37,7 +37,7 @@ def set_flag(reading: Reading, name: str, value: Value) -> list[Edit]:
         _refuse_hidden(reading, launched.slots[at + 1 :], name)
         return _change(reading, slot, name, value)
     _refuse_hidden(reading, launched.slots, name)
-    return [_append(reading, launched, _spelled(launched, name, value))]
+    return [_append(reading, launched, _spelled(launched, name, value, joined))]
 
 
 def remove_flag(reading: Reading, name: str, *, bare: bool) -> list[Edit]:
@@ -169,10 +169,12 @@ def _remove(reading: Reading, slot: Slot, name: str, bare: bool) -> list[Edit]:
     return edits
 
 
-def _spelled(launched: Launched, name: str, value: Value) -> list[str]:
+def _spelled(launched: Launched, name: str, value: Value, is_joined: bool) -> list[str]:
     """A new flag in the style of the others."""
     if value is True:
         return [name]
+    if is_joined:
+        return [f"{name}={value}"]
     flags = [s for s in launched.slots if s.argument.name.startswith("-")]
     joined = sum(s.joined for s in flags)
     separate = sum(s.value is not None for s in flags)

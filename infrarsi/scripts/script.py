@@ -79,15 +79,17 @@ class Script:
         """Where the script itself writes to, in the order of its lines."""
         return self.reading.writes()
 
-    def with_flag(self, name: str, value: str | Literal[True]) -> "Script":
+    def with_flag(self, name: str, value: str | Literal[True], *, joined: bool = False) -> "Script":
         """The script with one flag of the program set; True sets a flag without a value.
 
-        A `name` without a dash is the key of a `key=value` argument. Raises UserError with file
+        A `name` without a dash is the key of a `key=value` argument; `joined` says that a new flag
+        takes its value in the same word (`--lr=0.1`). Raises UserError with file
         and line if that cannot be done safely. Everything else stays byte for byte.
         """
         wanted = self._facts()
         wanted.arguments = _with(wanted.arguments, name, value)
-        return self._edited(set_flag(self.reading, name, value), wanted, name)
+        edits = set_flag(self.reading, name, value, joined=joined)
+        return self._edited(edits, wanted, name)
 
     def without_flag(self, name: str, *, bare: bool = False) -> "Script":
         """The script without a flag; `bare` says that the flag takes no value.

@@ -75,14 +75,15 @@ def plan(
     """
     root = project_root.resolve()
     new_code = patched(project, sources, candidate)
+    launch = LaunchText.of(project, sources, new_code)
+    changed = launch.with_settings(project, candidate.settings)
+    new_code |= changed.configs
     code = tuple(_code_change(root, sources, path, text) for path, text in new_code.items())
     before = {path: sources.text(path) for path in new_code}
     diff = make(before, new_code)
-    launch = LaunchText.of(project, sources)
     measured = {*project.editable, *project.frozen, *([launch.path] if launch.path else [])}
     there = tuple(file for file in code if _content(root, file.path) == file.after)
     left = tuple(file for file in code if file not in there)
-    changed = launch.with_settings(project, candidate.settings)
 
     def script_with(patch_file: str | None) -> FileChange:
         facts = optimized_script.Facts(

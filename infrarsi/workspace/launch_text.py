@@ -3,10 +3,12 @@
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Literal
 
+from infrarsi.configs import Config, Key, split_key
+from infrarsi.configs import read as read_config
 from infrarsi.contract import Place, PlaceChange, PlaceKind, Project, Scalar
 from infrarsi.errors import UserError
 from infrarsi.scripts import Script
@@ -27,17 +29,25 @@ _WORDS = {
 class LaunchText:
     """The launch script (`path` is set) or the bare command, as a value that settings change.
 
-    `bare_flags` are flags that some knob sets without a value.
+    `bare_flags` are flags that some knob sets without a value. `configs` holds the new text of
+    every configuration file that a setting changed; `sources` has the others.
     """
 
     script: Script
     path: str | None
     command: str
-    bare_flags: frozenset[str] = frozenset()
+    bare_flags: frozenset[str]
+    sources: Sources = field(compare=False)
+    configs: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, project: Project, sources: Sources) -> "LaunchText":
-        """What starts the project's job; raises UserError if the script is not there."""
+    def of(
+        cls, project: Project, sources: Sources, patched: Mapping[str, str] | None = None
+    ) -> "LaunchText":
+        """What starts the project's job; raises UserError if the script is not there.
+
+        `patched` has the texts that a patch changes: settings go on top of them.
+        """
         command, path = project.launch.command, project.launch.script
         bare = frozenset(_bare_flags(project))
 
@@ -45,7 +55,8 @@ class LaunchText:
             return sources.text(name) if sources.exists(name) else None
 
         if path is None:
-            return cls(Script.parse(command, files=files), None, command, bare)
+            script = Script.parse(command, files=files)
+            return cls(script, None, command, bare, sources, dict(patched or {}))
         text = sources.text(path)
         script = Script.parse(
             text,
@@ -54,7 +65,7 @@ class LaunchText:
             environ=leading_variables(command, path),
             files=files,
         )
-        return cls(script, path, command, bare)
+        return cls(script, path, command, bare, sources, dict(patched or {}))
 
     def with_settings(self, project: Project, settings: Mapping[str, Scalar]) -> "LaunchText":
         """With every setting put in, removals first; raises UserError where that is not safe."""
@@ -82,6 +93,8 @@ class LaunchText:
         A `flag:` that is the launcher's (`--nproc_per_node`) changes the launcher's own option.
         """
         place = self._home(place)
+        if place.kind is PlaceKind.CONFIG:
+            return self._with_config(place, self.config(place.file).with_value(_key(place), value))
         if place.kind is PlaceKind.ENV:
             return self._with(self.script.with_env(place.name, plain(value)))
         if place.kind is PlaceKind.LAUNCHER:
@@ -93,12 +106,14 @@ class LaunchText:
             word = self._flag_word(place.name, value)
             if word is None:
                 return self.without(place)
-            return self._with(self.script.with_flag(place.name, word))
+            return self._with(self.script.with_flag(place.name, word, joined=place.is_joined))
         raise UserError(f"a setting cannot live at `{place}`; only a sink can")
 
     def without(self, place: Place) -> "LaunchText":
         """With one place removed."""
         place = self._home(place)
+        if place.kind is PlaceKind.CONFIG:
+            return self._with_config(place, self.config(place.file).without(_key(place)))
         if place.kind is PlaceKind.ENV:
             return self._with(self.script.without_env(place.name))
         if place.kind is PlaceKind.LAUNCHER:
@@ -110,6 +125,20 @@ class LaunchText:
         if place.kind is PlaceKind.FLAG and self.script.is_launcher_option(place.name):
             return Place(PlaceKind.LAUNCHER, place.name)
         return place
+
+    def config(self, path: str) -> Config:
+        """A configuration file as it is after the changes so far."""
+        text = self.configs.get(path)
+        return read_config(self.sources.text(path) if text is None else text, path)
+
+    def _with_config(self, place: Place, config: Config) -> "LaunchText":
+        if place.file == self.path:
+            raise UserError(f"`{place}` lies in the launch script, which is no configuration file")
+        text = self.configs.get(place.file)
+        before = self.sources.text(place.file) if text is None else text
+        if config.text == before:
+            return self
+        return replace(self, configs={**self.configs, place.file: config.text})
 
     def assigns(self, name: str) -> bool:
         """Whether the text itself sets this variable, so that one given from outside is lost."""
@@ -135,6 +164,10 @@ def plain(value: Scalar) -> str:
     if isinstance(value, bool):
         return "1" if value else "0"
     return str(value)
+
+
+def _key(place: Place) -> Key:
+    return split_key(place.key)
 
 
 def script_arguments(command: str, path: str) -> tuple[str, ...]:

@@ -16,9 +16,10 @@ def overlay(project: Project, sources: Sources, candidate: Candidate) -> Overlay
     put in place safely.
     """
     files = patched(project, sources, candidate)
-    launch = LaunchText.of(project, sources)
-    redirected = redirect(launch.with_settings(project, candidate.settings), project)
+    launch = LaunchText.of(project, sources, files)
+    redirected = redirect(_set(launch, project, sources, candidate, files), project)
     final = redirected.launch
+    files |= final.configs
     if final.path is not None and final.script.text != launch.script.text:
         if final.path in files:
             raise PatchFailed(f"{final.path}: both the patch and the settings change this file")
@@ -30,6 +31,25 @@ def overlay(project: Project, sources: Sources, candidate: Candidate) -> Overlay
         env=redirected.env,
         unset_env=_unset(project, candidate),
     )
+
+
+def _set(
+    launch: LaunchText,
+    project: Project,
+    sources: Sources,
+    candidate: Candidate,
+    files: dict[str, str],
+) -> LaunchText:
+    """With the settings; where only the patch stands in their way, the patch is at fault."""
+    try:
+        return launch.with_settings(project, candidate.settings)
+    except UserError as error:
+        if not files:
+            raise
+        LaunchText.of(project, sources).with_settings(project, candidate.settings)
+        raise PatchFailed(
+            f"the settings cannot be put into what the patch made: {error}"
+        ) from error
 
 
 def resuming(project: Project, sources: Sources) -> Overlay:
@@ -47,7 +67,9 @@ def resuming(project: Project, sources: Sources) -> Overlay:
     launch = LaunchText.of(project, sources).with_change(resume.parsed())
     redirected = redirect(launch, project)
     final = redirected.launch
-    files = {} if final.path is None else {final.path: final.script.text}
+    files = dict(final.configs)
+    if final.path is not None:
+        files[final.path] = final.script.text
     return Overlay(final.command, files, remove=redirected.remove, env=redirected.env)
 
 
