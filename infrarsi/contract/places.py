@@ -14,8 +14,8 @@ class PlaceKind(StrEnum):
     FLAG = "flag"  # an argument of the training program
     LAUNCHER = "launcher"  # an argument of the launcher (torchrun)
     ENV = "env"  # an environment variable
-    CONFIG = "config"  # a value in a configuration file of the project
     PATH = "path"  # a file or folder of the project; sinks only
+    CONFIG = "config"  # a value in a configuration file of the project
 
 
 @dataclass(frozen=True, order=True)

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infrarsi.configs.constants import dotted
 from infrarsi.errors import UserError
+
+__all__ = ["PythonFile", "Sources", "dotted", "mentions", "read"]
 
 
 @dataclass(frozen=True)
@@ -133,16 +136,6 @@ def _resolve(root: Path, path: str, name: str, level: int, search: Sequence[str]
         if files:
             return files
     return []
-
-
-def dotted(node: ast.AST) -> str:
-    """`torch.save` for the expression of that name; the last names only, behind a call."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        base = dotted(node.value)
-        return f"{base}.{node.attr}" if base else node.attr
-    return ""
 
 
 def mentions(node: ast.AST, name: str) -> bool:

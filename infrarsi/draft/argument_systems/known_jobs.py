@@ -1,0 +1,112 @@
+"""Jobs whose parser lies in a library: Megatron-LM and torchtitan, recognised by what they import."""
+
+import posixpath
+from dataclasses import replace
+
+from infrarsi.configs.constants import UNKNOWN
+from infrarsi.draft.argument_systems.dataclass_parsers import tyro_flags
+from infrarsi.draft.argument_systems.definition import Definition, Found
+from infrarsi.draft.argument_systems.fields import Classes
+from infrarsi.draft.argument_systems.job import Job
+from infrarsi.draft.argument_systems.known_parsers import known
+from infrarsi.draft.sources import Sources
+from infrarsi.errors import UserError
+
+_CONFIG_FILE = "--job.config_file"
+_REGISTRY = ("--module", "--config")
+
+
+def read(sources: Sources, job: Job, so_far: Found) -> Found:
+    """The arguments of Megatron-LM or torchtitan, where the job is one of theirs."""
+    found = Found()
+    names = {name for definition in so_far.definitions for name in definition.names}
+    if _is_megatron(sources) and "--micro-batch-size" not in names:
+        found.definitions += [d for d in known("megatron") or [] if d.flag not in names]
+        found.is_open = True
+    factory = _factory(sources)
+    if factory is not None and "--micro-batch-size" in names:
+        found.definitions += [
+            replace(d, default=UNKNOWN) if d.action == "store" else d
+            for d in known("megatron") or []
+            if d.flag not in names
+        ]
+        found.miss(factory, "arguments are made from the fields of data classes")
+    if _is_torchtitan(sources):
+        found.add(_torchtitan(sources, job))
+    return found
+
+
+def _is_megatron(sources: Sources) -> bool:
+    """A `pretrain_*.py`, or another entry, that starts Megatron's own training loop."""
+    imports = {name.partition(".")[0] for name in sources.external}
+    if "megatron" not in imports:
+        return False
+    starts = ("pretrain(", "initialize_megatron(", "megatron.training")
+    named = posixpath.basename(sources.entry.path).startswith("pretrain_")
+    return named or any(word in file.text for file in sources.files for word in starts)
+
+
+def _factory(sources: Sources) -> str | None:
+    for file in sources.files:
+        at = file.text.find("ArgumentGroupFactory(")
+        if at >= 0 and "add_argument" in file.text:
+            line = file.text.count("\n", 0, at) + 1
+            return f"{file.path}:{line}"
+    return None
+
+
+def _is_torchtitan(sources: Sources) -> bool:
+    own = any("torchtitan" in posixpath.dirname(file.path).split("/") for file in sources.files)
+    if own:
+        return any("ConfigManager" in file.text for file in sources.files)
+    imports = {name.partition(".")[0] for name in sources.external}
+    text = sources.entry.text
+    return "torchtitan" in imports and ("ConfigManager" in text or "torchtitan.train" in text)
+
+
+def _torchtitan(sources: Sources, job: Job) -> Found:
+    found = Found()
+    classes = Classes(sources, job.environment)
+    at = classes.find("JobConfig", sources.entry)
+    if at is not None:
+        fields, _ = classes.fields(at)
+        found.definitions += [
+            replace(d, system="torchtitan") for d in tyro_flags(fields, "", classes, found, 0)
+        ]
+    else:
+        found.definitions += known("torchtitan") or []
+    found.is_open = True
+    given = {argument.name: argument for argument in job.arguments}
+    for name in _REGISTRY:
+        if name in given:
+            found.miss(
+                f"`{given[name].raw}`", "the configuration is made by a function of Python code"
+            )
+            found.definitions = [replace(d, default=UNKNOWN) for d in found.definitions]
+            return found
+    argument = given.get(_CONFIG_FILE) or given.get("--job.config-file")
+    if argument is None:
+        return found
+    place = job.place(argument.value) if isinstance(argument.value, str) else None
+    try:
+        config = None if place is None else job.config(place)
+    except UserError as error:
+        found.miss(error.where, error.what)
+        config = None
+    if config is None:
+        found.miss(f"`{argument.raw}`", "this configuration file cannot be read")
+        found.definitions = [replace(d, default=UNKNOWN) for d in found.definitions]
+        return found
+    values = {entry.name: entry for entry in config.entries}
+    found.definitions = [
+        _from_file(d, values[key].value, f"{config.path}:{values[key].line}")
+        if (key := d.names[0].lstrip("-")) in values
+        else d
+        for d in found.definitions
+    ]
+    return found
+
+
+def _from_file(definition: Definition, value: object, place: str) -> Definition:
+    default = value if isinstance(value, bool | int | float | str) else UNKNOWN
+    return replace(definition, default=default, place=place)
