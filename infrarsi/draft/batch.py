@@ -75,7 +75,7 @@ def _of(family: str, settings: Sequence[Setting]) -> list[tuple[int, Setting]]:
     flags = [normal_flag(flag) for flag in catalogue()[family].spelling.flags]
     found = []
     for setting in settings:
-        own = [setting.words, *(setting.definition.names if setting.definition else ())]
+        own = setting.spellings
         ranks = [flags.index(normal_flag(name)) for name in own if normal_flag(name) in flags]
         unset = setting.is_known and setting.value is None
         if ranks and not unset:

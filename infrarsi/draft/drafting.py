@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infrarsi.configs import can_read
 from infrarsi.contract import Knob, Launch, Project, Workload
 from infrarsi.contract.layout import Comments
 from infrarsi.contract.project import Requirements, Verify
 from infrarsi.draft import knobs, stack
 from infrarsi.draft import resuming as resumes
-from infrarsi.draft.arguments import definitions
 from infrarsi.draft.batch import batch_settings, micro_batch
 from infrarsi.draft.environment import environment_knobs
 from infrarsi.draft.knobs import Found, Surroundings
@@ -18,8 +18,9 @@ from infrarsi.draft.machine import Machine
 from infrarsi.draft.nodes import asked_nodes, insist_on_tasks
 from infrarsi.draft.parsers import insist_on_known, undefined
 from infrarsi.draft.programs import SHELL_SUFFIXES, files
+from infrarsi.draft.reading import read_settings
 from infrarsi.draft.roles import Role, digest, roles
-from infrarsi.draft.settings import Setting, settings
+from infrarsi.draft.settings import Setting
 from infrarsi.draft.sinks import Sinks, find
 from infrarsi.draft.sources import Sources, read
 from infrarsi.draft.target import Target, import_path, locate, with_torchrun
@@ -28,6 +29,7 @@ from infrarsi.errors import UserError
 
 _PER_NODE = ("nproc_per_node", "nproc-per-node")
 _ALL = ("gpu", "auto", "cuda")
+_FORMATS = "give a YAML, TOML, JSON or Python file"
 _DEVICE_FLAGS = ("--device", "--accelerator")
 
 
@@ -99,13 +101,25 @@ def draft(
     if found.script_path is None and command is None:
         found = _bare_entry(found, sources, machine, environ, questions)
     kind = stack.recognise(found, sources)
-    drafting = _Drafting(found, sources, machine, environ, questions)
+    _insist_on_config(found, config)
+    drafting = _Drafting(found, sources, machine, environ, questions, config)
     if entry is not None and found.script_path is None and files(found.root, SHELL_SUFFIXES):
         drafting.notes.append(
             f"no launch script starts {found.entry}, so the job is `{found.command}`: check that "
             "the flags of your real runs are in it"
         )
-    return drafting.project(kind, config, tuple(requirements))
+    return drafting.project(kind, tuple(requirements))
+
+
+def _insist_on_config(target: Target, config: str | None) -> None:
+    if config is not None and not (target.root / config).is_file():
+        raise UserError(
+            f"there is no {config!r} in {target.root}",
+            where="--config",
+            fix="give its path relative to the project",
+        )
+    if config is not None and not can_read(config):
+        raise UserError(f"{config!r} is in no format that is read", where="--config", fix=_FORMATS)
 
 
 def _bare_entry(
@@ -135,6 +149,7 @@ class _Drafting:
         machine: Machine,
         environ: Mapping[str, str],
         questions: list[Question],
+        config: str | None,
     ) -> None:
         self.target = target
         self.sources = sources
@@ -143,18 +158,15 @@ class _Drafting:
         self.notes: list[str] = []
         self.unknowns: list[str] = []
         self.evidence: list[Evidence] = []
-        self.settings = self._settings()
+        self.settings = self._settings(config)
         self.around = self._surroundings(machine)
 
     def tell(self, *path: str, told: str) -> None:
         """Keep where a value was read."""
         self.evidence.append(Evidence(path, told))
 
-    def project(
-        self, kind: stack.Stack, config: str | None, requirements: tuple[str, ...]
-    ) -> Draft:
+    def project(self, kind: stack.Stack, requirements: tuple[str, ...]) -> Draft:
         """All sections of the file."""
-        self._config(config)
         batch = batch_settings(self.settings)
         size = length(self.settings, batch.accumulation, self.sources)
         offered = self._knobs(size)
@@ -198,25 +210,23 @@ class _Drafting:
                 f"{home.value or home.raw!r}; runs read and write there, not in your own home"
             )
 
-    def _settings(self) -> tuple[Setting, ...]:
-        seen: dict[str, str | None] = dict(self.environ)
-        for name, assignment in self.target.training.environment.items():
-            seen[name] = assignment.value
-        found = definitions(self.sources, seen)
-        insist_on_known(self.target, self.sources, found)
-        if not any(not definition.is_env for definition in found):
+    def _settings(self, config: str | None) -> tuple[Setting, ...]:
+        told = read_settings(self.target, self.sources, self.environ, config)
+        insist_on_known(self.target, self.sources, told.arguments)
+        self.unknowns += told.unknowns
+        is_empty = all(definition.is_env for definition in told.arguments.definitions)
+        if is_empty and not told.files:
             self.notes.append(
-                f"{self.target.entry} defines no arguments that can be read (argparse, click), so "
-                "fewer knobs are offered"
+                f"{self.target.entry} defines no arguments that can be read, and no configuration "
+                "file is named, so fewer knobs are offered"
             )
-        read_ = settings(found, self.target.training, self.target.where, self.environ)
-        strange = list(undefined(read_))
+        strange = list(undefined(told.settings))
         for setting in strange:
             self.notes.append(
                 f"{setting.origin}: `{setting.place.name}` is passed, but no definition of it was "
                 "found in the program; it stays as it is"
             )
-        return tuple(setting for setting in read_ if setting not in strange)
+        return tuple(setting for setting in told.settings if setting not in strange)
 
     def _surroundings(self, machine: Machine) -> Surroundings:
         is_gpu = machine.gpus > 0 and self._uses_gpu()
@@ -240,17 +250,6 @@ class _Drafting:
             if setting.words in _DEVICE_FLAGS and str(setting.value).startswith("cpu"):
                 return False
         return any("cuda" in file.text for file in self.sources.files)
-
-    def _config(self, config: str | None) -> None:
-        if config is None:
-            return
-        if not (self.target.root / config).is_file():
-            raise UserError(
-                f"there is no {config!r} in {self.target.root}",
-                where="--config",
-                fix="give its path relative to the project",
-            )
-        self.notes.append(f"{config}: settings inside it are not searched in this version")
 
     def _name(self) -> str:
         path = Path(self.target.script_path or self.target.entry)

@@ -63,8 +63,7 @@ def _family(setting: Setting) -> Family | None:
         by_env = catalogue().by_env(setting.place.name)
         if by_env is not None:
             return None  # the environment of the process is offered apart, see `environment`
-    names = [setting.words, *(setting.definition.names if setting.definition else ())]
-    for name in names:
+    for name in setting.spellings:
         family = catalogue().by_flag(name)
         if family is None and name.startswith("--no-") and setting.is_switch:
             family = catalogue().by_flag("--" + name[5:])
@@ -76,8 +75,14 @@ def _family(setting: Setting) -> Family | None:
 def _made(family: Family, setting: Setting, around: Surroundings) -> Found | None:
     if setting.is_switch:
         return _switch(family, setting)
-    if setting.definition is not None and setting.definition.kind == "bool":
-        return _listed(family, setting, ("false", "true"), str(setting.value).lower())
+    definition = setting.definition
+    if definition is not None and setting.place.name in definition.negatives:
+        return None  # switched off by a flag of its own, beside which the other would stand
+    if definition is not None and definition.kind == "truthy":
+        return None  # no word but the empty one says no
+    if definition is not None and definition.kind == "bool" and isinstance(setting.value, bool):
+        words = definition.words
+        return _listed(family, setting, words, words[setting.value])
     if setting.definition is not None and setting.definition.choices:
         choices = setting.definition.choices
         usable = [c for c in choices if family.canonical(c) in family.values]
@@ -112,7 +117,7 @@ def _switch(family: Family, setting: Setting) -> Found | None:
         return None
     flag = setting.place.name
     is_negative = flag.startswith("--no-") and setting.definition.action == "store_true"
-    present, absent = f"flag:{flag}", f"flag:--no-{flag[2:]}"
+    present, absent = f"flag:{flag}", f"flag:{setting.definition.negative}"
     if setting.definition.action == "optional":
         on = ValueChange(set={present: True}, remove=[absent])
         off = ValueChange(set={absent: True}, remove=[present])

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infrarsi.contract import Place, PlaceKind, Project, Scalar
-from infrarsi.draft.arguments import definitions
 from infrarsi.draft.parsers import is_taken, known_flags, nearest_flag
-from infrarsi.draft.settings import Setting, settings
+from infrarsi.draft.reading import read_settings
+from infrarsi.draft.settings import Setting
 from infrarsi.draft.sources import read
 from infrarsi.draft.target import MissingEntry, Target, import_path, locate
 from infrarsi.errors import UserError
@@ -72,9 +72,6 @@ def today(root: Path, project: Project, environ: Mapping[str, str] | None = None
         raise
     except UserError:
         return None
-    seen: dict[str, str | None] = dict(environ)
-    seen |= {name: found.value for name, found in target.training.environment.items()}
-    defined = definitions(sources, seen)
-    found = settings(defined, target.training, target.where, environ)
+    told = read_settings(target, sources, environ)
     is_distributed = any(word in file.text for file in sources.files for word in _DISTRIBUTED)
-    return Today(target, found, known_flags(sources, defined), is_distributed)
+    return Today(target, told.settings, known_flags(sources, told.arguments), is_distributed)

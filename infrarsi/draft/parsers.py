@@ -5,48 +5,42 @@ import difflib
 from collections.abc import Iterator, Sequence
 
 from infrarsi.contract import PlaceKind
-from infrarsi.draft.arguments import Definition
+from infrarsi.draft.arguments import Arguments
 from infrarsi.draft.settings import Setting
 from infrarsi.draft.sources import Sources, dotted
 from infrarsi.draft.target import Target
 from infrarsi.errors import UserError
 
+_COMPLETE = ("argparse", "click", "typer", "tyro", "simple-parsing", "HfArgumentParser")
+"""Systems whose programs refuse what is not defined, and define nothing of their own."""
+
 _OWN_PARSERS = (
-    *("hydra", "fire", "absl", "tyro", "jsonargparse", "simple_parsing", "configargparse"),
-    *("draccus", "typer", "cyclopts", "docopt"),
+    *("hydra", "fire", "absl", "jsonargparse", "configargparse"),
+    *("draccus", "cyclopts", "docopt"),
 )
-_OPEN_CALLS = (
-    *("parse_known_args", "parse_known_intermixed_args", "add_subparsers", "add_parser"),
-    *("HfArgumentParser", "add_arguments", "add_argument_group_from"),
+_OPEN_CALLS = ("parse_known_args", "parse_known_intermixed_args", "add_argument_group_from")
+_ANY = (
+    *("ignore_unknown_options", "allow_extra_args", "sys.argv"),
+    *("return_remaining_strings", "return_unknown_args", "args_filename"),
 )
-_ANY = ("ignore_unknown_options", "allow_extra_args", "sys.argv")
 
 
-def known_flags(sources: Sources, definitions: Sequence[Definition]) -> frozenset[str] | None:
+def known_flags(sources: Sources, arguments: Arguments) -> frozenset[str] | None:
     """Every flag that the program takes, None where some may not have been seen."""
-    flags = [definition for definition in definitions if not definition.is_env]
-    if not flags or set(_OWN_PARSERS) & set(sources.external):
+    flags = [definition for definition in arguments.definitions if not definition.is_env]
+    if not flags or arguments.is_open or set(_OWN_PARSERS) & set(sources.external):
+        return None
+    if set(arguments.systems) - set(_COMPLETE):
         return None
     for _, node in sources.walk():
-        if not isinstance(node, ast.Call):
-            continue
-        name = dotted(node.func).rpartition(".")[2]
-        if name in _OPEN_CALLS:
-            return None
-        is_plain = all(isinstance(argument, ast.Constant) for argument in node.args)
-        if name in ("add_argument", "option") and not is_plain:
-            return None
+        if isinstance(node, ast.Call):
+            name = dotted(node.func).rpartition(".")[2]
+            if name in _OPEN_CALLS:
+                return None
     if any(word in file.text for file in sources.files for word in _ANY):
         return None
     found = {name for definition in flags for name in definition.names}
-    found |= {
-        "--no-" + name[2:]
-        for definition in flags
-        if definition.action == "optional"
-        for name in definition.names
-        if name.startswith("--")
-    }
-    return frozenset(found)
+    return frozenset(found | {name for flag in flags for name in flag.negatives})
 
 
 def is_taken(flag: str, known: frozenset[str]) -> bool:
@@ -64,9 +58,9 @@ def nearest_flag(flag: str, known: frozenset[str]) -> str | None:
     return near[0] if near else None
 
 
-def insist_on_known(target: Target, sources: Sources, definitions: Sequence[Definition]) -> None:
+def insist_on_known(target: Target, sources: Sources, arguments: Arguments) -> None:
     """Raise UserError for a flag of the launch that the program would refuse."""
-    known = known_flags(sources, definitions)
+    known = known_flags(sources, arguments)
     if known is None:
         return
     for argument in target.training.arguments:

@@ -1,7 +1,9 @@
 """The settings of a job: what the program can be told, joined with what the script tells it."""
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infrarsi.contract import Place, PlaceKind, Scalar
 from infrarsi.draft.arguments import Definition, Unknown
@@ -9,6 +11,8 @@ from infrarsi.scripts import Argument, TrainingCommand
 
 _TRUE = ("1", "true", "yes", "on", "y")
 _FALSE = ("0", "false", "no", "off", "n", "")
+_EVALUATION = re.compile(r"eval\w*|valid\w*|val|test\w*|inference|generation|sampling|predict\w*")
+_LOOSE = ("hydra", "omegaconf")  # a value may be of another type than the one it replaces
 
 
 @dataclass(frozen=True)
@@ -26,21 +30,51 @@ class Setting:
     is_known: bool
     definition: Definition | None
     why: str = ""
+    is_ambiguous: bool = False
 
     @property
     def dest(self) -> str:
         """The name that the code uses for it."""
         if self.definition is not None:
             return self.definition.dest
-        return self.place.name.lstrip("-").replace("-", "_")
+        return self.place.name.lstrip("-").replace("-", "_").rpartition(".")[2]
 
     @property
     def words(self) -> str:
-        """Its name as a flag, also for a variable: `MICRO_BATCH` is `--micro-batch`."""
+        """Its name as a flag, also for a variable or a key of a configuration.
+
+        `MICRO_BATCH` is `--micro-batch`, and `training.micro_batch` too, unless another key ends
+        the same (`is_ambiguous`) or the section is one of evaluation.
+        """
         if self.place.kind is PlaceKind.ENV:
             return "--" + self.place.name.lower().replace("_", "-")
+        key = self.key
+        if key:
+            sections = key.lower().split(".")
+            whole = self.is_ambiguous or any(_EVALUATION.fullmatch(s) for s in sections[:-1])
+            return "--" + (key.replace(".", "-") if whole else key.rpartition(".")[2]).replace(
+                "_", "-"
+            )
         names = self.definition.names if self.definition else (self.place.name,)
         return max((self.place.name, *names), key=len)
+
+    @property
+    def key(self) -> str:
+        """Its key with sections, for a setting of a configuration; "" for a plain flag."""
+        if self.place.kind is PlaceKind.CONFIG:
+            return self.place.key
+        names = self.definition.names if self.definition is not None else ()
+        name = names[0] if names else self.place.name
+        is_key = "." in name or not name.startswith("-")
+        return name.lstrip("-+") if is_key and self.place.kind is PlaceKind.FLAG else ""
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Every name that it may go by: as a flag, with its sections, and its other flags."""
+        names = self.definition.names if self.definition is not None else ()
+        if self.key:
+            return (self.words, "--" + self.key.replace(".", "-").replace("_", "-"))
+        return (self.words, *names)
 
     @property
     def is_switch(self) -> bool:
@@ -80,7 +114,9 @@ def settings(
 def _defined(name: str, definitions: Sequence[Definition]) -> Definition | None:
     """The definition a written flag means; argparse also takes an unambiguous beginning."""
     for definition in definitions:
-        if name in definition.names or name in _negatives(definition):
+        if name in definition.names or name in definition.negatives:
+            return definition
+        if definition.system in _LOOSE and name.lstrip("+") in definition.names:
             return definition
     if not name.startswith("--"):
         return None
@@ -88,14 +124,9 @@ def _defined(name: str, definitions: Sequence[Definition]) -> Definition | None:
     return begun[0] if len(begun) == 1 else None
 
 
-def _negatives(definition: Definition) -> list[str]:
-    if definition.action != "optional":
-        return []
-    return ["--no-" + name[2:] for name in definition.names if name.startswith("--")]
-
-
 def _passed(definition: Definition | None, argument: Argument, script: str) -> Setting:
-    place = Place(PlaceKind.FLAG, argument.name)
+    joined = definition is not None and definition.is_joined and argument.name.startswith("-")
+    place = Place(PlaceKind.FLAG, argument.name, joined)
     origin = f"{script}:{argument.line}"
     if argument.value is None or not argument.static:
         reason = argument.condition or argument.expression or argument.raw
@@ -103,20 +134,28 @@ def _passed(definition: Definition | None, argument: Argument, script: str) -> S
     if definition is None:
         return Setting(place, guessed(argument.value), origin, True, True, None)
     if definition.action == "optional":
-        value: Scalar | None = not argument.name.startswith("--no-")
+        value: Scalar | None = argument.name not in definition.negatives
         return Setting(
             Place(PlaceKind.FLAG, definition.flag), value, origin, True, True, definition
         )
+    if argument.name in definition.negatives:
+        return Setting(place, False, origin, True, True, definition)
     if definition.is_switch:
         return Setting(place, definition.action == "store_true", origin, True, True, definition)
     value = converted(argument.value, definition.kind)
+    if value is None and definition.system in _LOOSE:
+        value = guessed(argument.value)
     why = "" if value is not None else f"{argument.value!r} is no {definition.kind}"
     return Setting(place, value, origin, True, value is not None, definition, why)
 
 
 def _default(definition: Definition) -> Setting:
-    place = Place(PlaceKind.FLAG, definition.flag)
+    joined = definition.is_joined and definition.flag.startswith("-")
+    place = Place(PlaceKind.FLAG, definition.flag, joined)
     value = definition.default
+    if definition.is_before_command:
+        why = "it must stand before the sub-command, where no flag is added"
+        return Setting(place, None, definition.place, False, False, definition, why)
     if isinstance(value, Unknown):
         why = "its default is computed"
         return Setting(place, None, definition.place, False, False, definition, why)
@@ -149,6 +188,15 @@ def _from_environment(
     )
 
 
+def told_apart(settings: Sequence[Setting]) -> tuple[Setting, ...]:
+    """Keys that end the same (`model.size`, `data.size`) are known by their whole names only."""
+    count = Counter(setting.words for setting in settings if setting.key)
+    return tuple(
+        replace(setting, is_ambiguous=True) if setting.key and count[setting.words] > 1 else setting
+        for setting in settings
+    )
+
+
 def converted(text: Scalar, kind: str) -> Scalar | None:
     """A word of the command line as the program's type makes it; None where it would refuse."""
     if not isinstance(text, str):
@@ -160,6 +208,8 @@ def converted(text: Scalar, kind: str) -> Scalar | None:
             return float(text)
     except ValueError:
         return None
+    if kind == "truthy":
+        return text != ""
     if kind == "bool":
         lower = text.lower()
         return True if lower in _TRUE else False if lower in _FALSE else None

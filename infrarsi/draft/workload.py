@@ -121,8 +121,7 @@ def _by_names(settings: Sequence[Setting], names: Sequence[str]) -> Setting | No
 
 
 def _spellings(setting: Setting) -> list[str]:
-    names = setting.definition.names if setting.definition else ()
-    return [normal_flag(name) for name in (setting.words, *names)]
+    return [normal_flag(name) for name in setting.spellings]
 
 
 def _constant(sources: Sources) -> tuple[int, str] | None:

@@ -12,9 +12,9 @@ BARE_ACTIONS = ("store_true", "store_false")
 class Definition:
     """One argument (or, with `is_env`, one variable of the environment) that a program reads.
 
-    `kind` is int, float, str, bool (a word such as `true`), truthy (`type=bool` of argparse, to which
-    every word but the empty one is true), or other. `action` is `store`,
-    `store_true`, `store_false`, `optional` (`--x` and `--no-x`), or another name of argparse.
+    `kind` is int, float, str, bool (a word such as `true`), truthy (`type=bool` of argparse, for
+    which every word but the empty one is true), or other. `action` is `store`, `store_true`,
+    `store_false`, `optional` (`--x` and `--no-x`), or another name of argparse.
     `system` is the library that reads it. `negatives` are the flags that switch it off, `words`
     how it takes no and yes. `is_joined`: its value must be written in the same word (`--x=1`).
     `command` is the sub-command that it belongs to; `is_before_command`: it must stand before one.

@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infrarsi.configs.constants import UNKNOWN, Unknown, constant, dotted
@@ -195,8 +195,6 @@ def _original(name: str, file: PythonFile) -> str:
 
 
 def _with_help(field: Field, text: str) -> Field:
-    from dataclasses import replace
-
     return replace(field, help=" ".join(text.split()))
 
 

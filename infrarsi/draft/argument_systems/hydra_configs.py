@@ -3,6 +3,7 @@
 import ast
 import posixpath
 from collections.abc import Mapping
+from dataclasses import replace
 
 from infrarsi.configs.constants import UNKNOWN, Unknown, constant, dotted
 from infrarsi.contract import Scalar
@@ -32,9 +33,10 @@ def read_hydra(sources: Sources, job: Job) -> Found:
         return found
     file, call = mains[0]
     given = {k.arg: constant(k.value, {}) for k in call.keywords if k.arg}
-    for name, node in zip(("config_path", "config_name"), call.args, strict=False):
-        given.setdefault(name, constant(node, {}))
-    path, name = given.get("config_path"), given.get("config_name")
+    for keyword, node in zip(("config_path", "config_name"), call.args, strict=False):
+        given.setdefault(keyword, constant(node, {}))
+    path: object = given.get("config_path")
+    name: object = given.get("config_name")
     folder = posixpath.dirname(file.path)
     for argument in job.arguments:
         if argument.name in _OTHER_FLAGS:
@@ -51,7 +53,7 @@ def read_hydra(sources: Sources, job: Job) -> Found:
         found.miss(file.place(call), "which configuration `hydra.main` takes is computed")
         return found
     at = folder if path is None else job.place(path, folder)
-    if at is None or (path or "").startswith("pkg://"):
+    if at is None or str(path).startswith("pkg://"):
         found.miss(file.place(call), f"the configurations in {path!r} lie outside the project")
         return found
     chosen = _chosen(job, at)
@@ -121,12 +123,12 @@ def _definitions(made: Composition, job: Job, folder: str, system: str) -> Found
         directory = job.root / folder / group.partition("@")[0]
         names = sorted(path.stem for path in directory.glob("*.yaml"))
         made_choice = _definition(group, choice, place, system)
-        found.definitions.append(_with_choices(made_choice, tuple(names)))
+        found.definitions.append(replace(made_choice, choices=tuple(names)))
     for unknown in made.unknowns:
         found.unknowns.append(unknown)
     found.is_open = True  # `+key=value` adds any
     if made.unknowns:  # what could not be followed may set any key again
-        found.definitions = [_uncertain(definition) for definition in found.definitions]
+        found.definitions = [replace(d, default=UNKNOWN) for d in found.definitions]
     return found
 
 
@@ -140,18 +142,6 @@ def _definition(key: str, value: Scalar | Unknown | None, place: str, system: st
         system=system,
         is_joined=True,
     )
-
-
-def _with_choices(definition: Definition, choices: tuple[Scalar, ...]) -> Definition:
-    from dataclasses import replace
-
-    return replace(definition, choices=choices)
-
-
-def _uncertain(definition: Definition) -> Definition:
-    from dataclasses import replace
-
-    return replace(definition, default=UNKNOWN)
 
 
 def _added(arguments: tuple[Argument, ...], known: list[Definition]) -> list[Definition]:
@@ -173,7 +163,7 @@ def _added(arguments: tuple[Argument, ...], known: list[Definition]) -> list[Def
 
 
 def read_omegaconf(sources: Sources, job: Job) -> Found:
-    """`OmegaConf.load(file)` merged with `OmegaConf.from_cli()`: `key=value` words without Hydra."""
+    """`OmegaConf.load(file)` merged with `OmegaConf.from_cli()`: `key=value` without Hydra."""
     found = Found()
     clis = [
         (file, call)

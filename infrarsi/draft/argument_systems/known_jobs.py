@@ -1,4 +1,4 @@
-"""Jobs whose parser lies in a library: Megatron-LM and torchtitan, recognised by what they import."""
+"""Jobs whose parser lies in a library: Megatron-LM and torchtitan, told by what they import."""
 
 import posixpath
 from dataclasses import replace

@@ -9,6 +9,7 @@ from infrarsi.configs.constants import ENVIRON, UNKNOWN, constant, dotted
 from infrarsi.draft.sources import PythonFile, Sources
 
 _MAX_ROUNDS = 500
+_TYPES = ("int", "float", "str", "bool")
 
 
 @dataclass(frozen=True)
@@ -188,11 +189,7 @@ def _item(node: ast.expr, names: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.List | ast.Tuple):
         return [_item(part, names) for part in node.elts]
     value = constant(node, names)
-    if (
-        value is UNKNOWN
-        and isinstance(node, ast.Name)
-        and node.id in ("int", "float", "str", "bool")
-    ):
+    if value is UNKNOWN and isinstance(node, ast.Name) and node.id in _TYPES:
         return TypeName(node.id)
     return value
 
