@@ -21,7 +21,8 @@ def insist_on_known(file: LoadedProject) -> None:
 
     What cannot be read out of the job is not judged.
     """
-    mistakes = [*_script(file), *_families(file), *_allowed(file), *_patches(file)]
+    mistakes = [*_script(file), *_config_files(file), *_families(file), *_allowed(file)]
+    mistakes += _patches(file)
     if not mistakes:
         from infrarsi.draft import today
 
@@ -48,6 +49,17 @@ def _script(file: LoadedProject) -> Iterator[Mistake]:
             f"`launch.script` is {script!r}, but there is no such file in {file.root}",
             f"did you mean {near[0]!r}?" if near else "correct the path, or remove it",
         )
+
+
+def _config_files(file: LoadedProject) -> Iterator[Mistake]:
+    for at, text in _places(file):
+        name = Place.parse(text).file
+        if name and not (file.root / name).is_file():
+            yield Mistake(
+                file.line(*at),
+                f"`{text}`: there is no file {name!r} in {file.root}",
+                "correct the path, relative to the project's folder",
+            )
 
 
 def _families(file: LoadedProject) -> Iterator[Mistake]:

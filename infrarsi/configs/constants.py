@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 ENVIRON = "os.environ"
@@ -16,6 +17,16 @@ class Unknown:
 
 
 UNKNOWN = Unknown()
+
+
+@dataclass(frozen=True)
+class TypeName:
+    """A type that is handed about as a value, as in a list of arguments."""
+
+    name: str
+
+
+_TYPES = {name: TypeName(name) for name in ("int", "float", "str", "bool")}
 
 
 def dotted(node: ast.AST) -> str:
@@ -33,7 +44,7 @@ def constant(node: ast.AST, names: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
-        return names.get(node.id, UNKNOWN)
+        return names.get(node.id, _TYPES.get(node.id, UNKNOWN))
     if isinstance(node, ast.Attribute):
         return names.get(dotted(node), UNKNOWN)
     if isinstance(node, ast.List | ast.Tuple | ast.Set):

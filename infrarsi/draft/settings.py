@@ -143,7 +143,8 @@ def _passed(definition: Definition | None, argument: Argument, script: str) -> S
     if definition.is_switch:
         return Setting(place, definition.action == "store_true", origin, True, True, definition)
     value = converted(argument.value, definition.kind)
-    if value is None and definition.system in _LOOSE:
+    is_free = value is None or definition.kind == "other"
+    if is_free and definition.system in _LOOSE:
         value = guessed(argument.value)
     why = "" if value is not None else f"{argument.value!r} is no {definition.kind}"
     return Setting(place, value, origin, True, value is not None, definition, why)

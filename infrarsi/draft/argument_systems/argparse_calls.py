@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from infrarsi.configs.constants import UNKNOWN, Unknown, constant, dotted
+from infrarsi.configs.constants import UNKNOWN, TypeName, Unknown, constant, dotted
 from infrarsi.contract import Scalar
 from infrarsi.draft.argument_systems.annotations import kind_of
 from infrarsi.draft.argument_systems.definition import BARE_ACTIONS, Definition, Found
 from infrarsi.draft.argument_systems.scopes import (
     Call,
-    TypeName,
     Walker,
     live_files,
     module_constants,
@@ -137,6 +136,8 @@ def _kind(node: ast.expr | None, default: object, names: Mapping[str, Any]) -> s
         return "str"
     given = names.get(dotted(node))
     name = given.name if isinstance(given, TypeName) else dotted(node).rpartition(".")[2]
+    if given is UNKNOWN:
+        return "other"
     if name.lower() in _BOOL_WORDS:
         return "bool"
     if isinstance(node, ast.Lambda):

@@ -9,7 +9,6 @@ from infrarsi.configs.constants import ENVIRON, UNKNOWN, constant, dotted
 from infrarsi.draft.sources import PythonFile, Sources
 
 _MAX_ROUNDS = 500
-_TYPES = ("int", "float", "str", "bool")
 
 
 @dataclass(frozen=True)
@@ -185,17 +184,7 @@ def _items(node: ast.expr, names: Mapping[str, Any]) -> list[Any] | None:
 
 
 def _item(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """One item of a list: a tuple whose parts may each be unknown; a type goes by its name."""
+    """One item of a list: a tuple whose parts may each be unknown."""
     if isinstance(node, ast.List | ast.Tuple):
         return [_item(part, names) for part in node.elts]
-    value = constant(node, names)
-    if value is UNKNOWN and isinstance(node, ast.Name) and node.id in _TYPES:
-        return TypeName(node.id)
-    return value
-
-
-@dataclass(frozen=True)
-class TypeName:
-    """A type that stands in a list of arguments."""
-
-    name: str
+    return constant(node, names)
