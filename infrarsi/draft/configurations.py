@@ -29,6 +29,7 @@ _OVERRIDES = re.compile(
     r"setattr\(\s*(args|opt|cfg|config|hparams|self\.args)\s*,|vars\(\s*\w+\s*\)\.update\("
     r"|\.__dict__\.update\("
 )
+_WHOLE_FILE = ("parse_json_file(", "parse_yaml_file(", "parse_dict(")
 _DATA = re.compile(r"data|train|valid|test|vocab|token|dataset|corpus|merges|index", re.I)
 _READERS_OWN = ("hydra", "omegaconf", "globals", "torchtitan")
 
@@ -64,6 +65,7 @@ def find(
         *([(extra, "`--config`")] if extra is not None else []),
     ]
     meeting = _meeting(sources)
+    alone = _alone(sources, job)
     files: dict[str, ReadFile] = {}
     unknowns: list[str] = []
     for place, told in named:
@@ -75,7 +77,11 @@ def find(
             unknowns.append(f"{error.where}: {error.what}")
             continue
         if config is not None:
-            how: Meeting = "apart" if posixpath.splitext(place)[1] == ".py" else meeting
+            how: Meeting = meeting
+            if place in alone:
+                how = "overrides"
+            elif posixpath.splitext(place)[1] == ".py":
+                how = "apart"
             files[place] = ReadFile(config, told, how, _fixed(place, job))
             unknowns += config.notes
     return Configurations(tuple(files.values()), tuple(unknowns))
@@ -132,6 +138,16 @@ def _meeting(sources: Sources) -> Meeting:
     if "set_defaults(**" in text or any(word in text for word in _DEFAULTS):
         return "defaults"
     return "overrides" if _OVERRIDES.search(text) else "apart"
+
+
+def _alone(sources: Sources, job: Job) -> tuple[str, ...]:
+    """A file that is the whole command line: `parser.parse_json_file(sys.argv[1])`."""
+    if len(job.arguments) != 1 or job.arguments[0].name:
+        return ()
+    value = job.arguments[0].value
+    place = job.place(value) if isinstance(value, str) else None
+    is_whole = any(word in f.text for f in sources.files for word in _WHOLE_FILE)
+    return (place,) if place is not None and is_whole else ()
 
 
 def _fixed(place: str, job: Job) -> str:

@@ -17,6 +17,7 @@ _PACKAGE = re.compile(r"^#\s*@package\s+(\S+)\s*$", re.M)
 _CHOICE = re.compile(r"(?P<words>(?:(?:override|optional)\s+)*)(?P<group>[^@\s]+)(?:@(?P<at>\S+))?")
 _REFERENCE = re.compile(r"\$\{([^${}]*)\}")
 _MISSING = "???"
+_ROUNDS = 8
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,22 @@ class Composer:
         self._depth = 0
 
     def compose(self, name: str) -> Composition:
-        """The whole configuration of that name."""
-        if not self._load(name.removesuffix(".yaml"), "", "", self.folder):
+        """The whole configuration of that name.
+
+        An `override` counts for groups that were taken before it is read, so all is read again
+        until no new one is found.
+        """
+        for _ in range(_ROUNDS):
+            before, self.made = dict(self.chosen), Composition()
+            found = self._load(name.removesuffix(".yaml"), "", "")
+            if self.chosen == before:
+                break
+        if not found:
             self.made.unknowns.append(f"{self.folder}: there is no configuration {name!r}")
         _resolve(self.made, self.job.environment)
         return self.made
 
-    def _load(self, name: str, group: str, package: str, place: str) -> bool:
+    def _load(self, name: str, group: str, package: str) -> bool:
         """Put one configuration file, or stored class, into the whole; False where it is not."""
         path = f"{group}/{name}" if group else name
         self._depth += 1
@@ -112,8 +122,7 @@ class Composer:
         """A later value takes the place of an earlier one, and of everything below it."""
         leaves = self.made.leaves
         for other in [k for k in leaves if k.startswith(key + ".") or key.startswith(k + ".")]:
-            if not other.rpartition(".")[2].isdigit() and leaves[other].value is not None:
-                del leaves[other]
+            del leaves[other]
         leaves.pop(key, None)
         leaves[key] = leaf
 
@@ -133,7 +142,7 @@ class Composer:
             own, inner = self._named(entry.value, group)
             base, _, at = own.partition("@")
             inner_package = _package(at, package) if at else package
-            if not self._load(base, inner, inner_package, place):
+            if not self._load(base, inner, inner_package):
                 self.made.unknowns.append(f"{place}: there is no configuration {base!r}")
             return
         match = _CHOICE.fullmatch(entry.key[-1])
@@ -173,7 +182,7 @@ class Composer:
         self.made.choices[key] = (choice, place)
         choice = choice.removesuffix(".yaml")
         inner, _, file = choice.rpartition("/")
-        found = self._load(file, "/".join(p for p in (whole, inner) if p), inner_package, place)
+        found = self._load(file, "/".join(p for p in (whole, inner) if p), inner_package)
         if not found and "optional" not in match["words"]:
             self.made.unknowns.append(f"{place}: there is no `{whole}/{choice}`")
 
@@ -185,7 +194,7 @@ def _package(at: str, above: str) -> str:
         return above
     if at.startswith("_global_."):
         return at.removeprefix("_global_.")
-    return _join(above, at.removeprefix("_here_."))
+    return _join(above, at)
 
 
 def _join(package: str, key: str) -> str:

@@ -117,6 +117,8 @@ def _definitions(made: Composition, job: Job, folder: str, system: str) -> Found
     for key, leaf in made.leaves.items():
         if leaf.is_reference and leaf.why == "":
             continue  # it follows another key
+        if key.rpartition(".")[2].isdigit():
+            continue  # an item of a list is not set by itself
         value: Scalar | Unknown | None = UNKNOWN if leaf.why else leaf.value
         found.definitions.append(_definition(key, value, leaf.place, system))
     for group, (choice, place) in made.choices.items():
