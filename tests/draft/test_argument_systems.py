@@ -4,14 +4,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from argument_programs import HF_PROGRAM, PROGRAMS, Program
 
-from infrarsi.contract import Place, Project
+from infrarsi.contract import Knob, Launch, Place, Project
+from infrarsi.draft.knobs import Surroundings, from_settings
+from infrarsi.draft.machine import Machine
 from infrarsi.draft.reading import Told, read_settings
 from infrarsi.draft.sources import read
 from infrarsi.draft.target import import_path, locate
@@ -29,6 +31,19 @@ def told(root: Path) -> Told:
     """What is read of a job, in an empty environment."""
     target = locate(root / "train.sh", entry=None, command=None, environ={})
     return read_settings(target, read(target.root, target.entry, import_path(target)), {})
+
+
+def project_of(knobs: Sequence[Knob]) -> Project:
+    """A project around a launch script."""
+    launch = Launch(command="bash train.sh", script="train.sh")
+    return Project(schema="infrarsi-project-v1", name="x", launch=launch, knobs=list(knobs))
+
+
+def apply(root: Path, launch: LaunchText) -> None:
+    """Write the changed script and files."""
+    (root / "train.sh").write_text(launch.script.text)
+    for path, text in launch.configs.items():
+        (root / path).write_text(text)
 
 
 def run(root: Path) -> dict[str, Any]:
@@ -74,16 +89,34 @@ def test_values_read_are_those_that_the_program_gets(program: Program, write: Wr
 
 
 @pytest.mark.parametrize("program", ALL)
+def test_knobs_made_of_it_reach_the_program(program: Program, write: Write) -> None:
+    root = write(program.all_files())
+    before = told(root).settings
+    around = Surroundings(Machine(8, 1), 1, True)
+    found = [item.knob for item in from_settings(before, around)]
+    if not found:
+        pytest.skip("none of its settings is of a family with other values")
+    values = {k.name: [v for v in k.values if v != k.reference][-1] for k in found}
+    apply(
+        root,
+        LaunchText.of(project_of(found), Sources(root)).with_settings(project_of(found), values),
+    )
+    got, after = run(root), told(root).settings
+    known = {s.key or s.dest: s.value for s in after if s.is_known}
+    old = {s.key or s.dest: s.value for s in before if s.is_known}
+    changed = {name for name in known if known[name] != old.get(name)}
+    assert len(changed) >= len(found)
+    assert {name: known[name] for name in changed & set(got)} == {
+        name: got[name] for name in changed & set(got)
+    }
+
+
+@pytest.mark.parametrize("program", ALL)
 def test_a_place_that_is_set_reaches_the_program(program: Program, write: Write) -> None:
     root = write(program.all_files())
-    project = Project.model_validate(
-        {"name": "x", "launch": {"command": "bash train.sh", "script": "train.sh"}}
-    )
-    launch = LaunchText.of(project, Sources(root))
+    launch = LaunchText.of(project_of([]), Sources(root))
     for text, value in program.changes.items():
         launch = launch.with_place(Place.parse(text), value)
-    (root / "train.sh").write_text(launch.script.text)
-    for path, text in launch.configs.items():
-        (root / path).write_text(text)
+    apply(root, launch)
     got = run(root)
     assert {name: got.get(name) for name in program.gets} == dict(program.gets)
