@@ -49,7 +49,12 @@ class Reader:
 
     def __init__(self, sources: Sources, settings: Sequence[Setting]) -> None:
         self.sources = sources
-        self.by_dest = {s.dest: s for s in settings if s.place.kind is PlaceKind.FLAG}
+        kinds = (PlaceKind.CONFIG, PlaceKind.FLAG)  # a flag comes last, and counts
+        known = [s for s in settings if s.place.kind in kinds and not s.is_ambiguous]
+        self.by_dest = {s.dest: s for s in sorted(known, key=lambda s: kinds.index(s.place.kind))}
+        self.by_name = {
+            s.dest: s for s in settings if s.definition and s.definition.system == "globals"
+        }
         self.by_env = {s.place.name: s for s in settings if s.place.kind is PlaceKind.ENV}
         self.parents: dict[ast.AST, ast.AST] = {}
         self._calls: dict[str, list[tuple[PythonFile, ast.Call]]] = {}
@@ -180,6 +185,8 @@ class Reader:
             if node.id in _parameters(function):
                 return self._argument(file, function, node.id, depth)
             function = self._enclosing(function)
+        if file is self.sources.entry and node.id in self.by_name:
+            return [Told(control=self.by_name[node.id])]  # the command line sets the name
         values = _bound(file.tree, node.id, self._assignments(file.tree))
         if values:
             return [told for value in values for told in self.read(file, value, depth)]

@@ -46,8 +46,10 @@ def find(
     reader = Reader(sources, settings)
     uses = _uses(reader, sources)
     for setting in settings:
-        if setting.place.kind is not PlaceKind.FLAG or not _is_named(setting):
+        if setting.place.kind is PlaceKind.ENV or not _is_named(setting):
             continue
+        if setting.place.kind is PlaceKind.CONFIG and isinstance(setting.value, bool):
+            continue  # a key that is true or false names no checkpoint
         found = _value(setting, uses.get(setting.dest, []), sources, reader, sinks)
         if found is None:
             continue
@@ -65,7 +67,7 @@ def find(
 
 def _is_named(setting: Setting) -> bool:
     """A flag of such a name that is not in use."""
-    names = setting.definition.names if setting.definition else (setting.place.name,)
+    names = setting.spellings
     if not any(_FLAGS.fullmatch(normal_flag(name)) for name in names):
         return False
     return setting.is_known and (setting.value in _UNUSED or _choice(setting) is not None)

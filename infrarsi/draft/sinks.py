@@ -98,7 +98,7 @@ def _written(use: PathUse, told: Told, target: Target, sinks: Sinks) -> None:
             if _made_by_script(setting, target):
                 return  # the folder of that name is taken care of where the script makes it
             origin = f"{use.place} writes there; {_told(setting)}"
-            if setting.place.kind is PlaceKind.FLAG and not _is_text(setting):
+            if setting.place.kind is not PlaceKind.ENV and not _is_text(setting):
                 return
             sinks.add(str(setting.place), FRESH, origin)
         return

@@ -27,6 +27,8 @@ def read(sources: Sources, environment: Mapping[str, str | None] | None = None) 
     """The arguments of every parser of the job; of one name the first counts."""
     reader = _Reader()
     for file, tree in live_files(sources):
+        if not any(word in file.text for word in (*_MADE, *_OPEN)):
+            continue
         names = module_constants(file, environment)
         for call in Walker(tree, names, _MADE).calls():
             reader.take(file, call)

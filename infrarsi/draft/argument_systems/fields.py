@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from infrarsi.configs.constants import UNKNOWN, Unknown, constant, dotted
@@ -49,13 +50,18 @@ class Classes:
     """The classes of a job, by name."""
 
     def __init__(self, sources: Sources, environment: Mapping[str, str | None] | None) -> None:
-        self._all: dict[str, list[ClassAt]] = {}
         self._sources = sources
-        self._constants = {f.path: module_constants(f, environment) for f in sources.files}
-        for file in sources.files:
+        self._environment = environment
+        self._constants: dict[str, dict[str, Any]] = {}
+
+    @cached_property
+    def _all(self) -> dict[str, list[ClassAt]]:
+        found: dict[str, list[ClassAt]] = {}
+        for file in self._sources.files:
             for node in ast.walk(file.tree):
                 if isinstance(node, ast.ClassDef):
-                    self._all.setdefault(node.name, []).append(ClassAt(file, node))
+                    found.setdefault(node.name, []).append(ClassAt(file, node))
+        return found
 
     def find(self, name: str, file: PythonFile) -> ClassAt | None:
         """The class that a name means in a file; None for one from elsewhere, or one of several."""
@@ -67,6 +73,8 @@ class Classes:
 
     def constants(self, file: PythonFile) -> dict[str, Any]:
         """The names of a file that are bound to constants."""
+        if file.path not in self._constants:
+            self._constants[file.path] = module_constants(file, self._environment)
         return self._constants[file.path]
 
     def fields(self, at: ClassAt) -> tuple[list[Field], list[str]]:
@@ -279,6 +287,8 @@ def uses(sources: Sources, names: Sequence[str]) -> list[tuple[PythonFile, ast.C
     """Every call of something with one of these last names."""
     return [
         (file, node)
-        for file, node in sources.walk()
+        for file in sources.files
+        if any(name in file.text for name in names)
+        for node in ast.walk(file.tree)
         if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in names
     ]
