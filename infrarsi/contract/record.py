@@ -44,10 +44,11 @@ class StepRecord:
     dtypes of the matrix products in the autograd graph, compiled parts left out. `random` (close
     looks): device to 1.0 if training forwards moved the CPU's random state, or to how far they
     moved a CUDA generator's offset; with `backward:` in front likewise for backward passes.
-    `dropout_calls` (audit): functional dropout calls by
-    probability, compiled ones left out. `eval_digests` (close looks): like `digests`, of evaluation
-    forwards. `eval_outputs` (audit): norm of the floating outputs of each of the first evaluation
-    forwards.
+    `dropout_calls` (audit): functional dropout calls by probability, compiled ones left out.
+    `sketches` (close looks): of floating inputs, order-free sums that rounding hardly moves: rows,
+    rows times the unit of rounding, then sums over rows. `eval_digests`, `eval_sketches` (close
+    looks): the same of evaluation forwards. `eval_outputs` (audit): norm of the floating outputs of
+    each of the first evaluation forwards.
     """
 
     index: int
@@ -78,6 +79,8 @@ class StepRecord:
     dropout_calls: dict[str, int] = field(default_factory=dict)
     eval_digests: dict[str, tuple[int, int]] = field(default_factory=dict)
     eval_outputs: tuple[float, ...] = ()
+    sketches: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    eval_sketches: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,8 @@ def _step(data: dict[str, Any]) -> StepRecord:
     fields = dict(data)
     for name in ("digests", "eval_digests"):
         fields[name] = {k: (v[0], v[1]) for k, v in fields.get(name, {}).items()}
+    for name in ("sketches", "eval_sketches"):
+        fields[name] = {k: tuple(v) for k, v in fields.get(name, {}).items()}
     for name in ("weights", "learning_rates", "eval_losses", "matmul_dtypes", "eval_outputs"):
         fields[name] = tuple(fields.get(name, ()))
     return StepRecord(**fields)

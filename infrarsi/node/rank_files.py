@@ -186,8 +186,14 @@ def _step(line: dict[str, Any], beat: dict[str, Any]) -> StepRecord:
         dropout_calls=dict(line.get("dropout_calls", {})),
         eval_digests=_digests(line.get("eval_digests", {})),
         eval_outputs=tuple(line.get("eval_outputs", ())),
+        sketches=_sketches(line.get("sketches", {})),
+        eval_sketches=_sketches(line.get("eval_sketches", {})),
     )
 
 
 def _digests(said: dict[str, Any]) -> dict[str, tuple[int, int]]:
     return {name: (int(sums[0]), int(sums[1])) for name, sums in said.items()}
+
+
+def _sketches(said: dict[str, Any]) -> dict[str, tuple[float, ...]]:
+    return {name: tuple(float(number) for number in sums) for name, sums in said.items()}

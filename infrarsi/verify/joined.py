@@ -8,8 +8,10 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from infrarsi.contract import ExecutionResult, RankRecord, StepRecord
+from infrarsi.verify.sketches import Inputs, summed_sketches
 
 _MODULUS = 2**64
 
@@ -43,6 +45,14 @@ class Update:
     eval_calls: int
     compile_s: float = 0.0
     ranks: tuple[StepRecord, ...] = ()
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """What training consumed: digests, and sketches of floating inputs."""
+        sketches = summed_sketches(
+            [step.sketches for step in self.ranks], [step.digests for step in self.ranks]
+        )
+        return Inputs(self.digests, sketches)
 
     @property
     def floating_inputs(self) -> frozenset[str]:

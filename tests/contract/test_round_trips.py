@@ -49,6 +49,8 @@ STEP = StepRecord(
     dropout_calls={"0.1": 2},
     eval_digests={"x": (3, 4)},
     eval_outputs=(1.5,),
+    sketches={"x": (4.0, 0.5, 1.25)},
+    eval_sketches={"x": (2.0, 0.25, -1.5)},
 )
 RANK = RankRecord(
     rank=1,
@@ -124,13 +126,15 @@ def test_a_record_of_an_older_version_is_still_read() -> None:
     old = RANK.to_dict()
     for name in ("models", "settings", "weights", "companions", "states", "precision"):
         del old[name]
-    for name in ("gradients", "matmul_dtypes", "random", "dropout_calls", "eval_digests"):
+    newer = ("gradients", "matmul_dtypes", "random", "dropout_calls", "eval_digests")
+    for name in (*newer, "sketches", "eval_sketches"):
         for step in old["steps"]:
             del step[name]
     read = RankRecord.from_dict(json.loads(json.dumps(old)))
     assert read.models == (RANK.model,)
     assert read.settings == read.weights == read.companions == read.states == read.precision == ()
     assert read.steps[0].gradients == read.steps[0].eval_digests == {}
+    assert read.steps[0].sketches == read.steps[0].eval_sketches == {}
 
 
 def test_a_proposal_is_plain_data() -> None:

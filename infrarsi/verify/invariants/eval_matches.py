@@ -9,7 +9,8 @@ What is compared, for each update that both runs made (evaluation belongs to the
   batches are the same evaluation. Where the number of ranks differs, each rank may evaluate all of
   the data in one run and a share in the other: then either the sums must agree or the largest
   rank's;
-- digests of what was evaluated, wherever both runs looked closely, in whatever order;
+- digests of what was evaluated, wherever both runs looked closely, in whatever order; floating
+  inputs may differ by rounding;
 - losses seen in evaluation: their mean within the declared tolerance and the loss's band. Their
   number may differ (some jobs compute losses outside the model);
 - in audit runs the norms of the outputs, in the order of the forwards, within the same band: for
@@ -31,6 +32,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from infrarsi.contract import CheckResult, StepRecord
+from infrarsi.verify import sketches
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
 from infrarsi.verify.floors import FLOORS
 from infrarsi.verify.invariants.same_data import repeats, same_to_rounding
@@ -113,6 +115,10 @@ def _with_evaluation(update: Update, *others: Update) -> Update:
             eval_samples=sum(source.eval_samples for source in sources),
             eval_losses=tuple(v for source in sources for v in source.eval_losses),
             eval_digests=summed_digests([source.eval_digests for source in sources]),
+            eval_sketches=sketches.summed_sketches(
+                [source.eval_sketches for source in sources],
+                [source.eval_digests for source in sources],
+            ),
             eval_outputs=tuple(v for source in sources for v in source.eval_outputs),
         )
         for step, *sources in zip(update.ranks, *(other.ranks for other in others), strict=False)
@@ -153,10 +159,14 @@ def _data(comparison: Comparison, ours: Update, theirs: Update) -> str:
 
 
 def _to_rounding(comparison: Comparison, ours: Update, theirs: Update) -> bool:
-    """Whether other digests may be rounding of floating inputs: what comes out is the same.
+    """Whether other digests may be rounding of floating inputs: by their sketches, or by what comes
+    out.
 
-    Asked only where what the model trains on is floating too, and differs in this run by rounding.
+    The latter is asked only where what the model trains on is floating too, and differs in this run
+    by rounding.
     """
+    if not comparison.bitwise and sketches.same_to_rounding(_inputs(ours), _inputs(theirs)):
+        return True
     steps = [
         a.index for a, b in comparison.close_updates if sorted(a.digests) and a.digests != b.digests
     ]
@@ -167,6 +177,15 @@ def _to_rounding(comparison: Comparison, ours: Update, theirs: Update) -> bool:
         if wanted and (len(wanted) != len(found) or not _off(wanted, found) <= _SAME_OUTPUT):
             return False
     return True
+
+
+def _inputs(update: Update) -> sketches.Inputs:
+    """What all ranks together evaluated."""
+    exact = [step.eval_digests for step in update.ranks]
+    return sketches.Inputs(
+        summed_digests(exact),
+        sketches.summed_sketches([step.eval_sketches for step in update.ranks], exact),
+    )
 
 
 def _bags(update: Update) -> list[list[tuple[int, int]]]:

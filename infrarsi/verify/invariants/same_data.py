@@ -15,10 +15,13 @@ order across updates, fails too, and says so: order across updates is a knob tha
 on its own.
 
 Digests are exact, and floating inputs that the job computes (noised pictures, normalised images)
-may differ in their last bit in an honest change. So where floating inputs alone differ, in an fp32
-job, an audit asks the gradients of that step: other samples move them by their own size, rounding
-by a millionth. A timed run looks at no gradient; there the loss of that step must be inside its
-band, and the audit decides.
+may differ in their last bit in an honest change. So where floating inputs alone differ, their
+sketches are asked (`verify/sketches.py`): other, repeated, rescaled and rounded rows move them, the
+order of operations does not. Where there is none that tells (numbers of 16 bits, records of older
+versions), or an input depends on the weights, which another rounding moves further in each step,
+what comes of them is asked in an fp32 job: in an audit the gradients of that step, which other
+samples move by their own size and rounding by a millionth; in a timed run without dropout its loss,
+and the audit decides.
 
 An input that the reference does not repeat (a picture that another model makes, which depends on
 the weights) is left out by its name. Not covered where none is left, or where the reference has no
@@ -39,6 +42,7 @@ from infrarsi.verify.numerics import (
     losses,
     relative_losses,
 )
+from infrarsi.verify.sketches import apart, differing, fine
 
 CHECK = "same_data"
 _MODULUS = 2**64
@@ -79,8 +83,8 @@ def judge(comparison: Comparison) -> CheckResult:
     if other and same_to_rounding(comparison, other, left_out):
         return passed(
             CHECK,
-            f"the same samples to rounding: floating inputs differ in {len(other)} of "
-            f"{len(comparison.close_updates)} updates, their losses and gradients do not",
+            f"the same samples to rounding: floating inputs have other last bits in {len(other)} "
+            f"of {len(comparison.close_updates)} updates",
         )
     if not other:
         count = len(comparison.close_updates)
@@ -91,12 +95,52 @@ def judge(comparison: Comparison) -> CheckResult:
 def same_to_rounding(
     comparison: Comparison, steps: list[int], left_out: frozenset[str] = frozenset()
 ) -> bool:
-    """Whether at these steps floating inputs alone differ, and what comes of them does not.
+    """Whether at these steps floating inputs alone differ, and by rounding alone.
 
-    Never under `numerics: bitwise`, in 16 bits, or with dropout active, where gradients and losses
-    are too coarse to tell.
+    Never under `numerics: bitwise`.
     """
-    if comparison.bitwise or comparison.has_dropout or comparison.lowest_precision not in FINE:
+    if comparison.bitwise:
+        return False
+    moving = _moving(comparison)
+    untold = []
+    for ours, theirs in comparison.updates:
+        if ours.index not in steps:
+            continue
+        mine, other = (update.inputs.without(left_out) for update in (ours, theirs))
+        pairs = differing(mine, other)
+        if pairs is None:
+            return False
+        for name, twin in pairs:
+            sketches = mine.sketches.get(name), other.sketches.get(twin)
+            share = apart(*sketches)
+            if share is not None and share <= 1.0:
+                continue
+            if share is not None and fine(sketches[0]) and not (moving is None or name in moving):
+                return False
+            untold.append(ours.index)
+    return not untold or _floating_alone(comparison, sorted(set(untold)), left_out)
+
+
+def _moving(comparison: Comparison) -> frozenset[str] | None:
+    """Inputs that depend on the weights: those that the perturbed run changes; None if unknown."""
+    audit, perturbed = comparison.evidence.audit_run, comparison.evidence.perturbed_run
+    if audit is None or perturbed is None:
+        return None
+    return frozenset(
+        name
+        for update in audit.updates
+        for name, digest in update.digests.items()
+        if update.index in perturbed.by_index
+        and perturbed.by_index[update.index].digests.get(name, digest) != digest
+    )
+
+
+def _floating_alone(comparison: Comparison, steps: list[int], left_out: frozenset[str]) -> bool:
+    """Whether floating inputs alone differ, and what comes of them does not.
+
+    Never in 16 bits, or with dropout active, where gradients and losses are too coarse to tell.
+    """
+    if comparison.has_dropout or comparison.lowest_precision not in FINE:
         return False
     if not comparison.same_kind:
         return False

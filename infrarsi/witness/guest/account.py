@@ -1,6 +1,7 @@
 """What one logical step adds up to, and its line once every value has come back."""
 
 from .digests import add
+from .sketches import sketch_totals
 from .values import MASK
 from .wire import as_text
 
@@ -145,7 +146,9 @@ class Step(object):
             "matmul_dtypes": sorted(self.matmul_dtypes),
             "random": self.random,
             "dropout_calls": self.dropout_calls,
+            "sketches": sketch_totals(self.digests, values),
             "eval_digests": totals(self.eval_digests, values),
+            "eval_sketches": sketch_totals(self.eval_digests, values),
             "eval_outputs": [v for part in self.eval_outputs for v in read(part)],
         }
 
@@ -156,7 +159,7 @@ def digest_into(digests, named, digester, values):
     mask = masks[-1] if masks else None
     for name, tensor in named:
         if len(digests) < MAX_DIGESTS or name in digests:
-            sums = digester.digest(tensor, None if tensor is mask else mask)
+            sums = digester.marks(tensor, None if tensor is mask else mask)
             if sums is not None:
                 digests.setdefault(name, []).append(values.keep(sums))
 
@@ -167,7 +170,7 @@ def totals(digests, values):
     for name, parts in digests.items():
         total = [0, 0]
         for part in parts:
-            total = add(total, [v & MASK for v in values.read(part)])
+            total = add(total, [v & MASK for v in values.read(part)[:2]])
         out[name] = total
     return out
 

@@ -8,6 +8,7 @@ point numbers by their bits, very long rows by a stride.
 
 import torch
 
+from .sketches import DTYPES, Sketcher
 from .values import MASK, local
 
 C1, C2 = 0x2545F4914F6CDD1D, 0x5851F42D4C957F2D
@@ -22,12 +23,24 @@ class Digester(object):
 
     def __init__(self):
         self.columns = {}
+        self.sketcher = Sketcher()
 
     def digest(self, tensor, mask=None):
         """(row sum, element sum) as one int64 tensor of 2 on the tensor's device, None if empty.
 
         Elements where `mask` (same shape) is 0 are left out, so padding does not count.
         """
+        return self._over_chunks(tensor, mask, _sums)
+
+    def marks(self, tensor, mask=None):
+        """The digest and, of floating tensors, the bits of the sketch behind it; one tensor."""
+        digest = self.digest(tensor, mask)
+        if digest is None or tensor.dtype not in DTYPES:
+            return digest
+        sketch = self._over_chunks(tensor, mask, self.sketcher.sketch)
+        return torch.cat((digest, sketch.view(torch.int64)))
+
+    def _over_chunks(self, tensor, mask, sums_of):
         tensor = local(tensor.detach())
         if not tensor.numel() or tensor.device.type == "meta" or tensor.is_sparse:
             return None
@@ -41,7 +54,7 @@ class Digester(object):
         total = None
         for start in range(0, rows.shape[0], step):
             part = keep[start : start + step] if keep is not None else None
-            sums = _sums(rows[start : start + step], columns, part)
+            sums = sums_of(rows[start : start + step], columns, part)
             total = sums if total is None else total + sums
         return total
 
