@@ -61,7 +61,7 @@ def apart(ours: Sketch | None, theirs: Sketch | None) -> float | None:
 
 def fine(sketch: Sketch | None) -> bool:
     """Whether these are numbers of at least 32 bits, whose sketch tells rounding from all else."""
-    return bool(sketch) and len(sketch) > 1 and sketch[1] <= _FINE_UNIT * sketch[0]
+    return sketch is not None and len(sketch) > 1 and sketch[1] <= _FINE_UNIT * sketch[0]
 
 
 def differing(ours: Inputs, theirs: Inputs) -> list[tuple[str, str]] | None:

@@ -26,6 +26,19 @@ MULTIPLIED_UPDATE = Edit(
     "mean.lerp_(parameter, 1.0 - self.decay)",
     "mean.mul_(self.decay).add_(parameter, alpha=1.0 - self.decay)",
 )
+NOISED = "    return kept.sqrt() * images + (1.0 - kept).sqrt() * noise\n"
+IN_ONE_PASS = Edit(
+    "diffusion.py",
+    NOISED,
+    "    return torch.addcmul(kept.sqrt() * images, (1.0 - kept).sqrt(), noise)\n",
+)
+SCALED_AXES = Edit(
+    "data.py",
+    "torch.cos(frequency * (x * math.cos(angle) + y * math.sin(angle)) + angle)",
+    "torch.cos(\n"
+    "            x * (frequency * math.cos(angle)) + y * (frequency * math.sin(angle)) + angle\n"
+    "        )",
+)
 MADE_MODEL = "    model = UNet(dropout=args.dropout)\n"
 MADE_OPTIMIZER = "model.parameters(), lr=args.lr, weight_decay=args.weight_decay, betas=(0.9, 0.99)"
 
@@ -85,15 +98,28 @@ DIFFUSION = (
             "self.embed(looked_up(t, self.width))",
         ),
     ),
+    honest("images", "noise-added-in-one-pass", IN_ONE_PASS),
     honest(
         "images",
-        "noise-added-in-one-pass",
+        "noise-scaled-to-the-pictures",
         Edit(
             "diffusion.py",
-            "    return kept.sqrt() * images + (1.0 - kept).sqrt() * noise\n",
-            "    return torch.addcmul(kept.sqrt() * images, (1.0 - kept).sqrt(), noise)\n",
+            NOISED,
+            "    return kept.sqrt() * (images + ((1.0 - kept) / kept).sqrt() * noise)\n",
         ),
     ),
+    honest(
+        "images",
+        "schedule-in-double-precision",
+        Edit(
+            "diffusion.py",
+            "    betas = torch.linspace(1e-4, 0.04, TIME_STEPS)\n"
+            "    return torch.cumprod(1.0 - betas, dim=0)\n",
+            "    betas = torch.linspace(1e-4, 0.04, TIME_STEPS).double()\n"
+            "    return torch.cumprod(1.0 - betas, dim=0).float()\n",
+        ),
+    ),
+    honest("images", "pictures-from-scaled-axes", SCALED_AXES),
     honest(
         "images",
         "activation-in-place",
@@ -270,6 +296,7 @@ GAN_CASES = (
         ),
     ),
     honest("images-gan", "foreach-average", FOREACH_UPDATE),
+    honest("images-gan", "pictures-from-scaled-axes", SCALED_AXES),
     honest(
         "images-gan",
         "activations-in-place",
@@ -320,6 +347,7 @@ GAN_CASES = (
 
 TEACHER_CASES = (
     honest("images-teacher", "foreach-average", FOREACH_UPDATE),
+    honest("images-teacher", "noise-added-in-one-pass", IN_ONE_PASS),
     honest(
         "images-teacher", "fused-sgd", Edit(TEACHER, "momentum=0.9)", "momentum=0.9, fused=True)")
     ),

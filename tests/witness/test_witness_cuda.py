@@ -44,6 +44,7 @@ def test_nothing_waits_for_the_device_and_its_values_arrive(watch, kind):
     total = sum(step.event_s for step in marked[1:])
     assert total == pytest.approx(marked[-1].harness_s - marked[0].harness_s, rel=0.05, abs=0.05)
     assert all(bool(step.weights) == bool(step.digests) == step.close_look for step in rank.steps)
+    assert all(bool(step.sketches) == step.close_look for step in rank.steps)
     assert rank.peak_bytes >= peak > 0
     assert rank.head["device"]
 

@@ -94,6 +94,8 @@ def test_a_record_of_a_whole_job_says_what_was_trained(whole):
         timed = {"fwd", "bwd", "opt", "other"} if step.close_look else set()
         assert set(step.phases_s) - {"eval"} == timed
         assert bool(step.digests) == bool(step.weights) == step.close_look
+        assert bool(step.sketches) == step.close_look
+        assert all(sketch[0] == 8 for sketch in step.sketches.values())
     assert [step.eval_calls for step in rank.steps] == [0] * 11 + [1]
     assert rank.model["numel"] == 161
     assert rank.optimizers[0]["cls"] == "torch.optim.adamw.AdamW"
@@ -130,6 +132,8 @@ def test_another_micro_batch_split_gives_the_same_digests_and_samples(watch, aud
     whole = audit
     split = watch(PLAIN, "4", kind="audit", steps=12).rank.steps
     assert [digest_of(step) for step in whole] == [digest_of(step) for step in split]
+    for one, other in zip(whole, split, strict=True):
+        assert one.sketches["input"] == pytest.approx(other.sketches["input"], abs=1e-9)
     assert [step.samples for step in whole] == [step.samples for step in split]
     assert {step.forwards for step in split} == {4}
     assert all(

@@ -7,11 +7,11 @@ pseudo-random weights, and makes four angles of them,
     a_k = RATE p_k + k log n,        k = 1 to 4,
 
 and the sketch is the sum over rows of log n, of every cos a_k and of every sin a_k. Sums over rows
-are free of order and add up over micro-batches and ranks. Sines and cosines of single rows are what
-makes them tell rows apart: a row that comes twice, or half of another one, moves the sums by about
-1, and no other row makes up for it. Rounding moves an angle by about RATE roundings. Angles are free
-of the input's scale, and all is computed in double precision, without matrix products (a job may
-have forbidden those that are not deterministic).
+are free of order and add up over micro-batches and ranks. Sines and cosines of single rows make
+them tell rows apart: a row that comes twice, or half of another one, moves the sums by about 1, and
+no other row makes up for it. Rounding moves an angle by about RATE roundings. All is free of the
+input's scale and computed in double precision, without matrix products (a job may have forbidden
+those that are not deterministic).
 """
 
 import math
@@ -42,14 +42,11 @@ class Sketcher(object):
         wide = rows.double()
         if keep is not None:
             wide = wide * keep
+        weights, turns = self._weights(columns)
         length = (wide * wide).sum(1).sqrt().clamp_min(LEAST)
-        projections = [(wide * weight).sum(1) for weight in self._weights(columns)]
         logarithm = length.log()
-        turns = [
-            projection / length * (RATE / SPREAD) + logarithm * (k + 1)
-            for k, projection in enumerate(projections)
-        ]
-        angles = torch.stack(turns)
+        projections = torch.stack([(wide * weight).sum(1) for weight in weights]) / length
+        angles = projections * (RATE / SPREAD) + logarithm * turns
         count = float(rows.shape[0])
         return torch.cat(
             (
@@ -62,16 +59,16 @@ class Sketcher(object):
         )
 
     def _weights(self, columns):
-        """Four bytes of the hash of each column's place."""
+        """Four bytes of the hash of each column's place, and the numbers of the angles."""
         key = (columns.shape[0], columns.device)
         found = self.weights.get(key)
         if found is None:
             if len(self.weights) >= KEPT:
                 self.weights.clear()
-            found = [
-                (2 * (columns >> 32 + 8 * k & 255) - 255).to(torch.int16) for k in range(ANGLES)
-            ]
-            self.weights[key] = found
+            found = self.weights[key] = (
+                [(2 * (columns >> 32 + 8 * k & 255) - 255).to(torch.int16) for k in range(ANGLES)],
+                torch.arange(1, ANGLES + 1, device=columns.device).unsqueeze(1),
+            )
         return found
 
 
