@@ -134,6 +134,8 @@ def test_another_micro_batch_split_gives_the_same_digests_and_samples(watch, aud
     assert [digest_of(step) for step in whole] == [digest_of(step) for step in split]
     for one, other in zip(whole, split, strict=True):
         assert one.sketches["input"] == pytest.approx(other.sketches["input"], abs=1e-9)
+    evaluated = whole[-1].eval_sketches["input"]
+    assert evaluated == pytest.approx(split[-1].eval_sketches["input"], abs=1e-9)
     assert [step.samples for step in whole] == [step.samples for step in split]
     assert {step.forwards for step in split} == {4}
     assert all(
