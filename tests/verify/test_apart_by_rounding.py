@@ -31,7 +31,7 @@ class Noising:
 
 
 def inputs(**tensors: torch.Tensor) -> Inputs:
-    marks = {name: [VALUES.keep(DIGESTER.marks(t), torch.int64)] for name, t in tensors.items()}
+    marks = {name: [DIGESTER.marks(t).tolist()] for name, t in tensors.items()}
     digests = {name: tuple(v & MASK for v in part[:2]) for name, (part,) in marks.items()}
     return Inputs(digests, sketch_totals(marks, VALUES))
 

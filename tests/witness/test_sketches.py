@@ -10,7 +10,7 @@ from infrarsi.witness.guest.values import Values
 
 def sketch(*parts: torch.Tensor, mask: torch.Tensor | None = None) -> list[float] | None:
     values, digester = Values(), Digester()
-    marks = {"x": [values.keep(digester.marks(part, mask), torch.int64) for part in parts]}
+    marks = {"x": [digester.marks(part, mask).tolist() for part in parts]}
     return sketch_totals(marks, values).get("x")
 
 
