@@ -23,6 +23,8 @@ from infrarsi.draft.roles import Role, digest, roles
 from infrarsi.draft.settings import Setting
 from infrarsi.draft.sinks import Sinks, find
 from infrarsi.draft.sources import Sources, read
+from infrarsi.draft.speech import is_there
+from infrarsi.draft.stack_reading import read_stack
 from infrarsi.draft.target import Target, import_path, locate, with_torchrun
 from infrarsi.draft.workload import Length, length
 from infrarsi.errors import UserError
@@ -30,6 +32,7 @@ from infrarsi.errors import UserError
 _PER_NODE = ("nproc_per_node", "nproc-per-node")
 _ALL = ("gpu", "auto", "cuda")
 _FORMATS = "give a YAML, TOML, JSON or Python file"
+_CPU_FLAGS = ("--use-cpu", "--no-cuda", "--cpu")
 _DEVICE_FLAGS = ("--device", "--accelerator")
 
 
@@ -102,13 +105,13 @@ def draft(
         found = _bare_entry(found, sources, machine, environ, questions)
     kind = stack.recognise(found, sources)
     _insist_on_config(found, config)
-    drafting = _Drafting(found, sources, machine, environ, questions, config)
+    drafting = _Drafting(found, sources, machine, environ, questions, config, kind)
     if entry is not None and found.script_path is None and files(found.root, SHELL_SUFFIXES):
         drafting.notes.append(
             f"no launch script starts {found.entry}, so the job is `{found.command}`: check that "
             "the flags of your real runs are in it"
         )
-    return drafting.project(kind, tuple(requirements))
+    return drafting.project(tuple(requirements))
 
 
 def _insist_on_config(target: Target, config: str | None) -> None:
@@ -150,7 +153,9 @@ class _Drafting:
         environ: Mapping[str, str],
         questions: list[Question],
         config: str | None,
+        kind: stack.Stack,
     ) -> None:
+        self.kind = kind
         self.target = target
         self.sources = sources
         self.environ = environ
@@ -160,19 +165,23 @@ class _Drafting:
         self.evidence: list[Evidence] = []
         self.settings = self._settings(config)
         self.around = self._surroundings(machine)
+        self.nodes, self.nodes_place = asked_nodes(target)
+        self.reading = read_stack(
+            kind, target, sources, self.settings, self.around, environ, self._world(), self.nodes
+        )
 
     def tell(self, *path: str, told: str) -> None:
         """Keep where a value was read."""
         self.evidence.append(Evidence(path, told))
 
-    def project(self, kind: stack.Stack, requirements: tuple[str, ...]) -> Draft:
+    def project(self, requirements: tuple[str, ...]) -> Draft:
         """All sections of the file."""
         batch = batch_settings(self.settings)
         size = length(self.settings, batch.accumulation, self.sources)
-        offered = self._knobs(size)
-        sinks = find(self.target, self.sources, self.settings)
+        offered, constraints = self.reading.bound(self._knobs(size), self.notes)
+        sinks = find(self.target, self.sources, self.settings, self.kind.dialects)
         files = roles(self.sources)
-        self.tell("stack", told=kind.told)
+        self.tell("stack", told=self.reading.told)
         self._redirected()
         resuming = resumes.find(self.settings, self.sources, size, list(sinks.places))
         if resuming is not None:
@@ -180,11 +189,11 @@ class _Drafting:
         project = Project(
             schema="infrarsi-project-v1",
             name=self._name(),
-            stack=kind.name,
+            stack=self.kind.name,
             launch=self._launch(),
             workload=self._workload(size),
             knobs=self._told(offered),
-            constraints=[text for item in offered for text in item.constraints],
+            constraints=constraints,
             sinks=self._sinks(sinks),
             editable=[role.path for role in files if role.kind == "editable"],
             frozen={r.path: digest(self.target.root, r.path) for r in files if r.is_frozen},
@@ -245,10 +254,24 @@ class _Drafting:
             )
         return Surroundings(machine, default, is_gpu)
 
+    def _world(self) -> int | None:
+        """The processes of the job; None where the launcher decides on what is not read here."""
+        launcher = self.target.training.launcher
+        if launcher == "python" and self.kind.name == "native-ddp":
+            return self.around.processes
+        per_node = next((o for n in _PER_NODE if (o := self.target.training.option(n))), None)
+        if per_node is None or not str(per_node.value).isdigit():
+            return None
+        return self.around.processes * self.nodes
+
     def _uses_gpu(self) -> bool:
         for setting in self.settings:
             if setting.words in _DEVICE_FLAGS and str(setting.value).startswith("cpu"):
                 return False
+            if setting.words in _CPU_FLAGS and is_there(setting):
+                return False
+        if self.kind.name != "native-ddp":
+            return True  # these stacks take the GPUs that there are
         return any("cuda" in file.text for file in self.sources.files)
 
     def _name(self) -> str:
@@ -263,7 +286,7 @@ class _Drafting:
     def _launch(self) -> Launch:
         training = self.target.training
         self.tell("launch", "command", told=f"starts {self.target.entry} by {training.launcher}")
-        nodes, place = asked_nodes(self.target)
+        nodes, place = self.nodes, self.nodes_place
         by_srun = insist_on_tasks(self.target)
         if by_srun:
             self.notes.append(by_srun)
@@ -297,17 +320,33 @@ class _Drafting:
             default = str(size.workload.planned_steps)
             text = "how many optimizer steps does the real run take?"
             self.questions.append(Question(("workload", "planned_steps"), text, default))
-        return size.workload
+        return self._consumed(size.workload)
+
+    def _consumed(self, workload: Workload) -> Workload:
+        """What an update consumes, where the settings say it; the first run measures it anyway."""
+        update = self.reading.update
+        found: dict[str, int] = {}
+        if update.samples is not None and self.kind.name != "native-ddp":
+            found["samples_per_update"] = update.samples
+            self.tell("workload", "samples_per_update", told=update.told("global_batch"))
+        if update.tokens is not None:
+            found["tokens_per_update"] = update.tokens
+            self.tell("workload", "tokens_per_update", told=update.told("tokens_per_update"))
+        return workload.model_copy(update=found)
 
     def _knobs(self, size: Length) -> list[Found]:
         batch = batch_settings(self.settings)
-        split, why = micro_batch(
+        split, why = self.reading.split() or micro_batch(
             batch, self.sources, self.around, counts_micro_steps=size.in_micro_steps
         )
         if why:
             self.notes.append(why)
         offered = [] if split is None else [split]
-        offered += knobs.from_settings(self.settings, self.around)
+        offered += self.reading.knobs(self.nodes)
+        taken = {item.knob.family for item in offered}
+        for item in knobs.from_settings(self.reading.other_settings, self.around):
+            if item.knob.family not in taken:
+                offered.append(item)
         taken = {item.knob.family for item in offered}
         threads_in_code = any("set_num_threads" in file.text for file in self.sources.files)
         for item in environment_knobs(self.target, self.around, self.environ):

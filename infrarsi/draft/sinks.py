@@ -10,6 +10,8 @@ from infrarsi.contract import PlaceKind
 from infrarsi.draft.paths import PROJECT, Reader, Told
 from infrarsi.draft.settings import Setting
 from infrarsi.draft.sources import Sources
+from infrarsi.draft.speech import is_there
+from infrarsi.draft.stack_sinks import stack_sinks
 from infrarsi.draft.target import Target
 from infrarsi.draft.writes import PathUse, loads, uploads, writes
 from infrarsi.errors import UserError
@@ -57,10 +59,13 @@ class Sinks:
         self.origins.setdefault(place, origin)
 
 
-def find(target: Target, sources: Sources, settings: Sequence[Setting]) -> Sinks:
-    """All sinks; raises UserError if the job writes where no trial may.
+def find(
+    target: Target, sources: Sources, settings: Sequence[Setting], dialects: Sequence[str] = ()
+) -> Sinks:
+    """All sinks of a job that speaks these dialects.
 
-    The message names the first such place, and the others with it.
+    Raises UserError if the job writes where no trial may: it names the first such place, and the
+    others with it.
     """
     sinks = Sinks()
     reader = Reader(sources, settings)
@@ -75,8 +80,13 @@ def find(target: Target, sources: Sources, settings: Sequence[Setting]) -> Sinks
     for name, (place, value) in _TRACKERS.items():
         if name in sources.external:
             sinks.add(place, value, f"{sources.external[name]} imports {name}")
+    of_stack = stack_sinks(settings, dialects)
+    for place, value, origin in of_stack.places:
+        sinks.add(place, value, origin)
+    sinks.notes += of_stack.notes
+    sinks.faults += of_stack.faults
     _by_script(target, sinks)
-    _cannot(sources, sinks)
+    _cannot(sources, settings, sinks)
     _resumes(reader, sources, sinks)
     if sinks.faults:
         raise _first(sinks.faults)
@@ -265,8 +275,14 @@ def _defaulted(raw: str, target: Target) -> str | None:
     return found.group(1) if found and found.group(1) == begin.group(1) else None
 
 
-def _cannot(sources: Sources, sinks: Sinks) -> None:
-    for place in uploads(sources):
+def _cannot(sources: Sources, settings: Sequence[Setting], sinks: Sinks) -> None:
+    for place, guards in uploads(sources):
+        switch = next((s for s in settings if s.dest in guards and s.is_known), None)
+        if switch is not None and (not is_there(switch) or str(switch.place) in sinks.places):
+            sinks.notes.append(
+                f"{place} uploads to a hub if `{switch.place.name}` says so; it is off in every run"
+            )
+            continue
         sinks.faults.append(
             UserError(
                 "it uploads to a model hub, which every trial would do again",

@@ -43,6 +43,16 @@ _LAST_NAME = {  # by the last name alone
     "save_image": (1, "fp"),
     "savefig": (0, "fname"),
     "save_pretrained": (0, "save_directory"),
+    "FileSystemWriter": (0, "path"),
+    "ProjectConfiguration": (0, "project_dir"),
+    "TrainingArguments": (0, "output_dir"),
+    "Seq2SeqTrainingArguments": (0, "output_dir"),
+    "SFTConfig": (0, "output_dir"),
+    "DPOConfig": (0, "output_dir"),
+    "GRPOConfig": (0, "output_dir"),
+    "RewardConfig": (0, "output_dir"),
+    "KTOConfig": (0, "output_dir"),
+    "ORPOConfig": (0, "output_dir"),
     "to_csv": (0, "path_or_buf"),
     "to_parquet": (0, "path"),
     "to_json": (0, "path_or_buf"),
@@ -86,13 +96,36 @@ def loads(sources: Sources) -> Iterator[PathUse]:
             yield PathUse(file, node, node.args[0], dotted(node.func))
 
 
-def uploads(sources: Sources) -> list[str]:
-    """The places that send something to a model hub."""
-    return [
-        file.place(node)
-        for file, node in sources.walk()
-        if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in _HUBS
-    ]
+def uploads(sources: Sources) -> Iterator[tuple[str, frozenset[str]]]:
+    """The places that send something to a model hub, each with the names that decide on it."""
+    for file in sources.files:
+        yield from _uploads(file, file.tree, frozenset())
+
+
+def _uploads(
+    file: PythonFile, node: ast.AST, guards: frozenset[str]
+) -> Iterator[tuple[str, frozenset[str]]]:
+    if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in _HUBS:
+        yield file.place(node), guards
+    if isinstance(node, ast.If | ast.IfExp):
+        body: list[ast.AST] = [*node.body] if isinstance(node.body, list) else [node.body]
+        inside = guards | _sole_names(node.test)
+        for child in body:
+            yield from _uploads(file, child, inside)
+        others: list[ast.AST] = [*node.orelse] if isinstance(node, ast.If) else [node.orelse]
+        for child in (node.test, *others):
+            yield from _uploads(file, child, guards)
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _uploads(file, child, guards)
+
+
+def _sole_names(test: ast.expr) -> frozenset[str]:
+    """The names without any one of which a condition does not hold: `args.push`, `a and b`."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return frozenset().union(*(_sole_names(value) for value in test.values))
+    name = dotted(test).rpartition(".")[2]
+    return frozenset({name} if name else ())
 
 
 def _written(node: ast.Call) -> ast.AST | None:

@@ -16,8 +16,9 @@ from infrarsi.contract import Scalar
 from infrarsi.families.catalogue import Catalogue, Family, catalogue, key_of, same
 from infrarsi.families.lines import Lines
 
-Only = Literal["moe", "several", "nodes", "megatron"]
-"""What a spelling needs of a job: experts, several processes, several nodes, one stack."""
+Only = Literal["moe", "several", "ddp", "nodes", "megatron"]
+"""What a spelling needs of a job: experts, several processes, plain DDP among them, several nodes,
+one stack."""
 
 _FOLDER = Path(__file__).with_name("dialects")
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
@@ -171,8 +172,6 @@ def _check(made: StackSpelling, family: Family) -> None:
         _normal(name) for names in made.sets.values() for name in names
     }:
         raise ValueError(f"no value of `sets` sets {made.name!r} itself")
-    if made.offer and made.default is None:
-        raise ValueError("what is offered needs the `default` of a job that does not write it")
     for text in (made.since, made.until):
         if text is not None:
             _version(text)

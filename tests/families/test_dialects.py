@@ -130,7 +130,6 @@ def test_a_version_takes_the_names_of_its_time(version: str, names: set[str]) ->
         ('default = "off"', 'default = "of"', 9, r"'of' is not one of the values"),
         ('offer = ["on"]', 'offer = ["maybe"]', 10, r"'maybe' is not one of the values"),
         ("{ off =", "{ oft =", 11, r"'oft' is not one of the values"),
-        ('default = "off"\n', "", 8, "needs the `default`"),
         ('default = "off"', 'default = "off"\nsince = "new"', 10, "'new' is no version"),
         ('default = "off"', 'default = "off"\nsince = "2"\nuntil = "1.9"', 10, "is not before"),
         ('default = "off"', 'default = "off"\nonly = "me"', 10, "only is 'me'"),

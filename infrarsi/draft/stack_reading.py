@@ -1,0 +1,216 @@
+"""What a job's stack adds to its draft: knobs by its dialects, its layout, what an update is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from infrarsi.contract import Knob, Place, PlaceKind, Scalar, ValueChange
+from infrarsi.draft import stack_knobs
+from infrarsi.draft.bounds import canonical, with_rules
+from infrarsi.draft.experts import Experts, experts
+from infrarsi.draft.knobs import Found, Surroundings, spread
+from infrarsi.draft.layout import Layout, layout
+from infrarsi.draft.settings import Setting, guessed
+from infrarsi.draft.sources import Sources
+from infrarsi.draft.speech import Meaning, Speech, is_there, names_of
+from infrarsi.draft.stack import Stack
+from infrarsi.draft.target import Target
+from infrarsi.draft.versions import Versions
+from infrarsi.draft.workload_facts import Update, update
+from infrarsi.families import dialects
+
+_OWN = ("micro_batch", "gradient_accumulation", "process_count")  # offered with the batch, or never
+_BATCHES = {"megatron": "--global-batch-size", "torchtitan": "--training.global_batch_size"}
+_NEED_WORKERS = ("dataloader_prefetch", "dataloader_persistent_workers")
+
+
+@dataclass(frozen=True)
+class StackReading:
+    """A stack and what its settings mean; `world` is None where the processes are not known."""
+
+    stack: Stack
+    speech: Speech
+    settings: tuple[Setting, ...]
+    environment: tuple[Setting, ...]
+    around: Surroundings
+    today: Mapping[str, Meaning]
+    layout: Layout | None
+    update: Update
+    experts: Experts | None
+
+    @property
+    def told(self) -> str:
+        """The stack with its sign, and whether there are experts."""
+        if self.experts is None:
+            return f"{self.stack.told}; dense: nothing shows experts"
+        number = "" if self.experts.number is None else f"{self.experts.number} "
+        return f"{self.stack.told}; {number}experts: {self.experts.place}"
+
+    @property
+    def other_settings(self) -> tuple[Setting, ...]:
+        """The settings that no dialect knows: the program's own."""
+        return tuple(s for s in self.settings if not self.speech.spellings(s))
+
+    def split(self) -> tuple[Found | None, str] | None:
+        """The micro batch of a stack that works the accumulation out by itself; None of others."""
+        name = next((n for n in self.speech.names if n in _BATCHES), None)
+        micro = self.today.get("micro_batch")
+        if name is None or micro is None:
+            return None
+        each = self.layout.data_parallel if self.layout is not None else None
+        if each is None or not isinstance(micro.value, int):
+            return None, (
+                "how many processes share an update is not known, so the micro batch is not "
+                "searched: another one could change the update"
+            )
+        return self._split(micro, micro.value, each, _BATCHES[name])
+
+    def _split(self, micro: Meaning, size: int, each: int, whole: str) -> tuple[Found | None, str]:
+        place, setting = str(micro.setting.place), self._named(whole)
+        written = setting is not None and isinstance(setting.value, int) and setting.value > 0
+        total = int(setting.value or 0) if setting is not None and written else size * each
+        fitting = [n for n in range(1, total // each + 1) if total % (n * each) == 0]
+        if size not in fitting:
+            return None, f"{micro.setting.origin}: {size} x {each} does not divide {total}"
+        beside = {} if written else {stack_knobs.beside(micro.setting, whole): total}
+        values: dict[Scalar, ValueChange] = {
+            n: ValueChange(set={place: n, **({} if n == size else beside)})
+            for n in spread(size, fitting)
+        }
+        origin = (
+            f"{micro.setting.origin}: {micro.setting.place.name} {size} on {each} data-parallel "
+            f"processes; an update stays {total} samples"
+        )
+        if len(values) < 2:
+            return None, f"{origin}: there is no other split"
+        knob = Knob(name="micro_batch", family="micro_batch", values=values, reference=size)
+        return Found(knob, origin), ""
+
+    def _named(self, name: str) -> Setting | None:
+        for setting in sorted(self.settings, key=lambda s: not s.is_given):
+            own = setting.definition.names if setting.definition is not None else ()
+            if name in (setting.place.name, *own):
+                return setting
+        return None
+
+    def knobs(self, nodes: int) -> list[Found]:
+        """The knobs that the stack's own names and the environment give."""
+        found = stack_knobs.from_settings(self.settings, self.speech, self.around, but=_OWN)
+        anywhere = replace(self.speech, names=("environment",))
+        found += stack_knobs.from_settings(self.environment, anywhere, self.around, but=_OWN)
+        if self.layout is not None and self.around.is_gpu:
+            per_node = max(1, self.layout.world // max(1, nodes))
+            found += self.layout.knobs(per_node)
+        return self._with_workers(found)
+
+    def _with_workers(self, found: Sequence[Found]) -> list[Found]:
+        """Workers for the cores there are; what needs workers is bound to them, or left out."""
+        workers = next((f.knob for f in found if f.knob.family == "dataloader_workers"), None)
+        fixed = self.today.get("dataloader_workers")
+        count = fixed.value if fixed is not None else None
+        kept = []
+        for item in found:
+            if item.knob is workers:
+                item = self._for_cores(item)
+            if item.knob.family in _NEED_WORKERS:
+                if workers is None and not count:
+                    continue
+                if workers is not None:
+                    rule = f"{item.knob.family} == false or dataloader_workers > 0"
+                    item = replace(item, constraints=(*item.constraints, rule))
+            kept.append(item)
+        return kept
+
+    def _for_cores(self, item: Found) -> Found:
+        room = self.around.cores_each if self.around.is_gpu else self.around.machine.cpus
+        values = {
+            value: change
+            for value, change in dict(item.knob.values).items()  # type: ignore[arg-type]
+            if value == item.knob.reference or int(value) <= room
+        }
+        return replace(item, knob=item.knob.model_copy(update={"values": values}))
+
+    def bound(self, offered: Sequence[Found], notes: list[str]) -> tuple[list[Found], list[str]]:
+        """(the knobs that can be kept within their families' rules, the constraints over all)."""
+        fixed = self._fixed(offered)
+        kept = with_rules(offered, fixed, notes)
+        found = [text for item in kept for text in item.constraints]
+        if self.layout is not None:
+            for item in offered:
+                if item not in kept:
+                    fixed[item.knob.family] = canonical(item.knob, item.knob.reference)
+            found += self.layout.constraints(kept, fixed)
+        return kept, list(dict.fromkeys(found))
+
+    def _fixed(self, offered: Sequence[Found]) -> dict[str, Scalar]:
+        """Families that are no knobs, with the value that they have as far as it is said."""
+        knobs = {item.knob.family for item in offered}
+        found: dict[str, Scalar] = {"tensor_parallel": 1, "context_parallel": 1}
+        found |= {"pipeline_parallel": 1, "expert_parallel": 1, "nccl_graph_register": True}
+        if self.layout is not None and self.layout.unreadable:
+            found = {}
+        found |= {n: m.value for n, m in self.today.items() if m.value is not None}
+        return {name: value for name, value in found.items() if name not in knobs}
+
+
+def read_stack(
+    stack: Stack,
+    target: Target,
+    sources: Sources,
+    settings: Sequence[Setting],
+    around: Surroundings,
+    environ: Mapping[str, str],
+    world: int | None,
+    nodes: int,
+) -> StackReading:
+    """What the settings of a launch mean to its stack."""
+    kept = tuple(settings)
+    conditions = {"several"} if (world or 1) > 1 else set()
+    conditions |= {"nodes"} if nodes > 1 else set()
+    conditions |= {"megatron"} if stack.name == "megatron" else set()
+    conditions |= (
+        {"ddp"} if "several" in conditions and not _is_sharded(stack, kept, target) else set()
+    )
+    mixture = experts(kept, sources)
+    conditions |= {"moe"} if mixture is not None else set()
+    versions = Versions(target.root, target.script.text)
+    speech = Speech(stack.dialects, versions, frozenset(conditions))
+    today = speech.today(kept)
+    divided = None if world is None else layout(kept, speech, today, world)
+    facts = update(kept, sources, stack, today, divided)
+    variables = environment_settings(target, environ)
+    return StackReading(stack, speech, kept, variables, around, today, divided, facts, mixture)
+
+
+def _is_sharded(stack: Stack, settings: Sequence[Setting], target: Target) -> bool:
+    """Whether parameters or their states are shared out by something else than DDP."""
+    options = {option.name.lstrip("-") for option in target.training.launcher_options}
+    return (
+        stack.name not in ("hf-trainer", "native-ddp")
+        or "deepspeed" in stack.dialects
+        or bool({"use_fsdp", "use_deepspeed"} & options)
+        or any(
+            name.partition(".")[0].lstrip("-") in ("fsdp", "fsdp_config", "deepspeed_config")
+            for setting in settings
+            if setting.is_given and is_there(setting)
+            for name in names_of(setting)
+        )
+    )
+
+
+def environment_settings(target: Target, environ: Mapping[str, str]) -> tuple[Setting, ...]:
+    """The variables of the catalogue as settings of this launch, set or not."""
+    found = []
+    for name in dict.fromkeys(each.name for each in dialects()["environment"].spellings):
+        place = Place(PlaceKind.ENV, name)
+        assignment = target.training.environment.get(name)
+        if assignment is not None:
+            origin = f"{target.where}:{assignment.line}"
+            value = None if assignment.value is None else guessed(assignment.value)
+            why = "" if value is not None else f"it depends on `{assignment.raw}`"
+            found.append(Setting(place, value, origin, True, value is not None, None, why))
+        elif name in environ:
+            value = guessed(environ[name])
+            found.append(Setting(place, value, "the environment", True, True, None))
+        else:
+            found.append(Setting(place, None, "torch", False, True, None))
+    return tuple(found)

@@ -1,0 +1,185 @@
+"""What one update of a job is: sequence length, batch sizes, precision, optimizer, with the places.
+
+These are facts for the reader to confirm. None is guessed: what no flag, file, default or call says
+is left out.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from infrarsi.contract import Scalar
+from infrarsi.draft.layout import Layout
+from infrarsi.draft.settings import Setting
+from infrarsi.draft.sources import Sources, dotted
+from infrarsi.draft.speech import Meaning, names_of
+from infrarsi.draft.stack import Stack
+
+_LENGTHS = (
+    *("seq_length", "training.seq_len", "seq_len", "sequence_len", "sequence_length", "cutoff_len"),
+    *("max_seq_length", "max_seq_len", "max_length", "block_size", "context_length", "ctx_len"),
+)
+_WHOLES = (
+    *("global_batch_size", "training.global_batch_size", "train_batch_size", "total_batch_size"),
+    *("effective_batch_size", "gbs"),
+)
+_PARTS = (
+    *("micro_batch_size", "per_device_train_batch_size", "train_micro_batch_size_per_gpu"),
+    *("gradient_accumulation_steps", "training.local_batch_size", "training.batch_size"),
+)
+_OPTIMIZERS = ("optimizer", "optim", "optimizer.name", "optimizer.type")
+_PACKED = ("megatron", "torchtitan")  # every sample has the whole sequence length
+_VARIABLE = ("variable_seq_lengths", "sft", "reset_position_ids")
+_CLASSES = (
+    *("Adam", "AdamW", "SGD", "Adafactor", "Adagrad", "RMSprop", "NAdam", "RAdam", "Muon", "Lion"),
+    *("LAMB", "FusedAdam", "DeepSpeedCPUAdam", "AdamW8bit", "Adam8bit", "ZeroRedundancyOptimizer"),
+)
+_FLOATS = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One fact and where it was read."""
+
+    name: str
+    value: Scalar
+    told: str
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an update consumes; the numbers are None where they are not known."""
+
+    facts: tuple[Fact, ...]
+    samples: int | None = None
+    tokens: int | None = None
+
+    def told(self, name: str) -> str:
+        """Where a fact was read, "" if it is not known."""
+        return next((f.told for f in self.facts if f.name == name), "")
+
+
+def update(
+    settings: Sequence[Setting],
+    sources: Sources,
+    stack: Stack,
+    today: Mapping[str, Meaning],
+    layout: Layout | None,
+) -> Update:
+    """The facts of one update."""
+    found: dict[str, Fact] = {}
+    for fact in (
+        *_numbers(settings, today),
+        *_precision(today, stack, sources),
+        *_optimizer(settings, sources),
+    ):
+        found.setdefault(fact.name, fact)
+    if layout is not None and layout.data_parallel is not None:
+        told = f"{layout.world} processes, divided by the parallel sizes"
+        found["data_parallel"] = Fact("data_parallel", layout.data_parallel, told)
+    samples, why = (None, "") if _is_unreadable(settings) else _samples(found, layout)
+    if samples is not None and "global_batch" not in found:
+        found["global_batch"] = Fact("global_batch", samples, why)
+    length = found.get("sequence_length")
+    tokens = None
+    is_packed = set(stack.dialects) & set(_PACKED) and not _is_variable(settings)
+    if samples is not None and length is not None and is_packed:
+        tokens = samples * int(length.value)
+        told = f"{samples} samples of {length.value} tokens ({why}; {length.told})"
+        found["tokens_per_update"] = Fact("tokens_per_update", tokens, told)
+    return Update(tuple(found.values()), samples, tokens)
+
+
+def _numbers(settings: Sequence[Setting], today: Mapping[str, Meaning]) -> Iterator[Fact]:
+    for name, names in (("sequence_length", _LENGTHS), ("global_batch", _WHOLES)):
+        setting = _named(settings, names)
+        if setting is not None:
+            yield Fact(name, int(setting.value or 0), _told(setting))
+    for name, family in (("micro_batch", "micro_batch"), ("accumulation", "gradient_accumulation")):
+        meaning = today.get(family)
+        if meaning is not None and _is_count(meaning.value):
+            yield Fact(name, int(meaning.value or 0), _told(meaning.setting))
+
+
+def _named(settings: Sequence[Setting], names: Sequence[str]) -> Setting | None:
+    """The setting with the first of the names, a written one before a default."""
+    ranked = [
+        (not setting.is_given, names.index(own), setting)
+        for setting in settings
+        for own in (_normal(name) for name in names_of(setting))
+        if own in names and _is_count(setting.value)
+    ]
+    return min(ranked, key=lambda item: item[:2])[2] if ranked else None
+
+
+def _samples(found: Mapping[str, Fact], layout: Layout | None) -> tuple[int | None, str]:
+    """Samples of an update: the whole that is written, or the product of its parts."""
+    whole = found.get("global_batch")
+    if whole is not None:
+        return int(whole.value), whole.told
+    micro, times = found.get("micro_batch"), found.get("accumulation")
+    if micro is None or layout is None or layout.data_parallel is None:
+        return None, ""
+    steps = int(times.value) if times is not None else 1
+    told = micro.told if times is None else f"{micro.told}; {times.told}"
+    told = f"{told}; {layout.data_parallel} data-parallel processes"
+    return int(micro.value) * steps * layout.data_parallel, told
+
+
+def _precision(today: Mapping[str, Meaning], stack: Stack, sources: Sources) -> Iterator[Fact]:
+    meaning = today.get("autocast_precision")
+    if meaning is not None and meaning.value is not None:
+        yield Fact("precision", meaning.value, _told(meaning.setting))
+    for file, node in sources.walk():
+        if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] == "autocast":
+            given = [k.value for k in node.keywords if k.arg == "dtype"]
+            for value in (*given, *node.args):
+                word = _FLOATS.get(dotted(value).rpartition(".")[2])
+                if word is not None:
+                    yield Fact("precision", word, f"{file.place(node)} autocasts to it")
+    if "megatron" in stack.dialects:
+        yield Fact("precision", "fp32", "neither `--bf16` nor `--fp16` is passed")
+
+
+def _optimizer(settings: Sequence[Setting], sources: Sources) -> Iterator[Fact]:
+    for setting in sorted(settings, key=lambda s: not s.is_given):
+        names = [_normal(name) for name in names_of(setting)]
+        is_named = any(name in _OPTIMIZERS for name in names)
+        if is_named and isinstance(setting.value, str) and setting.value:
+            yield Fact("optimizer", setting.value, _told(setting))
+    for file, node in sources.walk():
+        last = dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+        if last in _CLASSES:
+            yield Fact("optimizer", last, f"{file.place(node)} makes it")
+
+
+def _is_unreadable(settings: Sequence[Setting]) -> bool:
+    """Whether a part of the batch is written that cannot be read: then no product is known."""
+    parts = (*_WHOLES, *_PARTS)
+    return any(
+        not setting.is_known
+        and (setting.is_given or _normal(name) in _PARTS)
+        and _normal(name) in parts
+        for setting in settings
+        for name in names_of(setting)
+    )
+
+
+def _is_variable(settings: Sequence[Setting]) -> bool:
+    return any(
+        setting.value is True and {_normal(name) for name in names_of(setting)} & set(_VARIABLE)
+        for setting in settings
+    )
+
+
+def _is_count(value: Scalar | None) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _normal(name: str) -> str:
+    return name.lstrip("-").replace("-", "_").lower()
+
+
+def _told(setting: Setting) -> str:
+    verb = "passes" if setting.is_given else "defaults to"
+    return f"{setting.origin} {verb} {setting.place.name} {setting.value}"
