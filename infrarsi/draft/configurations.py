@@ -166,9 +166,12 @@ def joined(
     settings = list(flags)
     unknowns: list[str] = []
     for file in found.files:
+        is_deepspeed = any(entry.key[0] == "zero_optimization" for entry in file.config.entries)
         for entry in file.config.entries:
             if any(part.isdigit() for part in entry.key):
                 continue
+            if is_deepspeed and entry.value == "auto":
+                continue  # transformers and accelerate fill it in from their own settings
             settings, why = _with_entry(settings, file, entry)
             unknowns += [why] if why else []
     return tuple(settings), tuple(dict.fromkeys(unknowns))

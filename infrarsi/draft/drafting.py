@@ -336,7 +336,7 @@ class _Drafting:
 
     def _knobs(self, size: Length) -> list[Found]:
         batch = batch_settings(self.settings)
-        split, why = self.reading.split() or micro_batch(
+        split, why = self.reading.split(self.sources) or micro_batch(
             batch, self.sources, self.around, counts_micro_steps=size.in_micro_steps
         )
         if why:

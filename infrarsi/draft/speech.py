@@ -55,7 +55,8 @@ class Speech:
                 if not setting.is_given and spelling.default is None:
                     continue  # its value by default says nothing of the job
                 value = reference(spelling, setting)
-                is_said = value is not None or (setting.is_given and is_there(setting))
+                is_hidden = not setting.is_known or is_there(setting)
+                is_said = value is not None or (setting.is_given and is_hidden)
                 if is_said and self.takes(dialect, spelling, setting):
                     yield Meaning(spelling.family, value, setting, spelling)
 
@@ -102,6 +103,8 @@ def is_there(setting: Setting) -> bool:
 
 def reference(spelling: StackSpelling, setting: Setting) -> Scalar | None:
     """The canonical value that a setting has today; None where it cannot be known."""
+    if setting.is_given and not setting.is_known:
+        return None
     if spelling.present is not None:
         return spelling.present if is_there(setting) else spelling.default
     if setting.value is None:

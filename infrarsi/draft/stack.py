@@ -76,7 +76,7 @@ class Stack:
         first = next((sign for sign in self.signs if sign.place == self.place), None)
         shown = f"{self.place}: {first.what}" if first is not None else self.place
         others = [s for s in self.signs if s.place != self.place and self._speaks(s)]
-        beside = dict.fromkeys(f"{s.of} ({s.place}: {s.what})" for s in others)
+        beside = dict.fromkeys(f"{s.what} ({s.place})" for s in others)
         return f"{shown}; with {', '.join(beside)}" if beside else shown
 
     def _speaks(self, sign: Sign) -> bool:

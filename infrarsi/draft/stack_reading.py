@@ -1,6 +1,6 @@
 """What a job's stack adds to its draft: knobs by its dialects, its layout, what an update is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from infrarsi.contract import Knob, Place, PlaceKind, Scalar, ValueChange
@@ -20,6 +20,16 @@ from infrarsi.families import dialects
 
 _OWN = ("micro_batch", "gradient_accumulation", "process_count")  # offered with the batch, or never
 _BATCHES = {"megatron": "--global-batch-size", "torchtitan": "--training.global_batch_size"}
+_OWN_LOADER = (
+    "the program's own loader makes the micro batches, whatever DeepSpeed's file says of them; the "
+    "micro batch is not searched"
+)
+_KEYS = {  # the dialects whose names may be added to a file that is written in the first of them
+    "deepspeed": ("deepspeed",),
+    "axolotl": ("axolotl",),
+    "llama-factory": ("llama-factory", "hf-trainer"),
+}
+_SIGNS = {"deepspeed": 1, "axolotl": 2, "llama-factory": 1}
 _NEED_WORKERS = ("dataloader_prefetch", "dataloader_persistent_workers")
 
 
@@ -50,10 +60,12 @@ class StackReading:
         """The settings that no dialect knows: the program's own."""
         return tuple(s for s in self.settings if not self.speech.spellings(s))
 
-    def split(self) -> tuple[Found | None, str] | None:
+    def split(self, sources: Sources) -> tuple[Found | None, str] | None:
         """The micro batch of a stack that works the accumulation out by itself; None of others."""
         name = next((n for n in self.speech.names if n in _BATCHES), None)
         micro = self.today.get("micro_batch")
+        if self.stack.name == "deepspeed" and micro is not None and name is None:
+            return None if _feeds(sources) else (None, _OWN_LOADER)
         if name is None or micro is None:
             return None
         each = self.layout.data_parallel if self.layout is not None else None
@@ -94,13 +106,29 @@ class StackReading:
 
     def knobs(self, nodes: int) -> list[Found]:
         """The knobs that the stack's own names and the environment give."""
-        found = stack_knobs.from_settings(self.settings, self.speech, self.around, but=_OWN)
+        own = (*self.settings, *self._absent())
+        found = stack_knobs.from_settings(own, self.speech, self.around, but=_OWN)
         anywhere = replace(self.speech, names=("environment",))
         found += stack_knobs.from_settings(self.environment, anywhere, self.around, but=_OWN)
         if self.layout is not None and self.around.is_gpu:
             per_node = max(1, self.layout.world // max(1, nodes))
             found += self.layout.knobs(per_node)
         return self._with_workers(found)
+
+    def _absent(self) -> Iterator[Setting]:
+        """Keys that a dialect knows and a file that is written in it does not have."""
+        written: dict[str, set[str]] = {}
+        for setting in self.settings:
+            if setting.place.kind is PlaceKind.CONFIG:
+                written.setdefault(setting.place.file, set()).add(setting.place.key)
+        for file, keys in written.items():
+            first = next((n for n in _KEYS if n in self.speech.names and _is_of(n, keys)), None)
+            for name in _KEYS.get(first or "", ()):
+                for spelling in dialects()[name].spellings:
+                    if spelling.name not in keys:
+                        keys.add(spelling.name)
+                        place = Place(PlaceKind.CONFIG, f"{file}:{spelling.name}")
+                        yield Setting(place, None, dialects()[name].package, False, True, None)
 
     def _with_workers(self, found: Sequence[Found]) -> list[Found]:
         """Workers for the cores there are; what needs workers is bound to them, or left out."""
@@ -152,6 +180,19 @@ class StackReading:
         return {name: value for name, value in found.items() if name not in knobs}
 
 
+def _is_of(dialect: str, keys: set[str]) -> bool:
+    """Whether a file is written in a dialect: most of what it says of families are its names."""
+    return sum(bool(dialects()[dialect].of_name(key)) for key in keys) >= _SIGNS[dialect]
+
+
+def _feeds(sources: Sources) -> bool:
+    """Whether DeepSpeed's micro batch decides on what the job reads."""
+    return any(
+        "train_micro_batch_size_per_gpu" in file.text or "training_data=" in file.text
+        for file in sources.files
+    )
+
+
 def read_stack(
     stack: Stack,
     target: Target,
@@ -175,6 +216,10 @@ def read_stack(
     versions = Versions(target.root, target.script.text)
     speech = Speech(stack.dialects, versions, frozenset(conditions))
     today = speech.today(kept)
+    stage = today.get("zero_stage")
+    if stage is not None and stage.value not in (0, None):
+        conditions |= {"zero", "zero3"} if stage.value == 3 else {"zero"}
+        speech = replace(speech, conditions=frozenset(conditions))
     divided = None if world is None else layout(kept, speech, today, world)
     facts = update(kept, sources, stack, today, divided)
     variables = environment_settings(target, environ)

@@ -77,7 +77,9 @@ def update(
     if layout is not None and layout.data_parallel is not None:
         told = f"{layout.world} processes, divided by the parallel sizes"
         found["data_parallel"] = Fact("data_parallel", layout.data_parallel, told)
-    samples, why = (None, "") if _is_unreadable(settings) else _samples(found, layout)
+    samples, why = _samples(found, layout)
+    if _is_unreadable(settings) and "global_batch" not in found:
+        samples = None
     if samples is not None and "global_batch" not in found:
         found["global_batch"] = Fact("global_batch", samples, why)
     length = found.get("sequence_length")

@@ -16,9 +16,9 @@ from infrarsi.contract import Scalar
 from infrarsi.families.catalogue import Catalogue, Family, catalogue, key_of, same
 from infrarsi.families.lines import Lines
 
-Only = Literal["moe", "several", "ddp", "nodes", "megatron"]
+Only = Literal["moe", "several", "ddp", "nodes", "megatron", "zero", "zero3"]
 """What a spelling needs of a job: experts, several processes, plain DDP among them, several nodes,
-one stack."""
+Megatron, a ZeRO stage above 0, stage 3."""
 
 _FOLDER = Path(__file__).with_name("dialects")
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})

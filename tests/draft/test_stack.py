@@ -63,15 +63,15 @@ def test_a_stack_is_told_with_its_place(
     ("launch", "code", "chain", "beside"),
     [
         ("torchrun train.py --deepspeed zero3.json", "from transformers import Trainer\n",
-         ("hf-trainer", "deepspeed", "accelerate"), "train.sh:1: `--deepspeed`"),
+         ("hf-trainer", "deepspeed", "accelerate"), "`--deepspeed` (train.sh:1)"),
         ("deepspeed train.py", "from trl import SFTTrainer\n",
-         ("trl", "deepspeed", "hf-trainer", "accelerate"), "train.sh:1: the launcher"),
+         ("trl", "deepspeed", "hf-trainer", "accelerate"), "the launcher `deepspeed` (train.sh:1)"),
         ("accelerate launch --use_deepspeed --deepspeed_config_file ds.json train.py",
          "from accelerate import Accelerator\n", ("accelerate", "deepspeed", "hf-trainer"),
-         "train.sh:1: `--use_deepspeed`"),
+         "`--use_deepspeed` (train.sh:1)"),
         ("accelerate launch train.py",
          "from accelerate import Accelerator\nimport deepspeed\ndeepspeed.initialize()\n",
-         ("accelerate", "deepspeed", "hf-trainer"), f"train.py:{LINES + 2}"),
+         ("accelerate", "deepspeed", "hf-trainer"), f"`import deepspeed` (train.py:{LINES + 2})"),
     ],
 )  # fmt: skip
 def test_deepspeed_under_a_trainer_is_one_more_dialect_of_it(
