@@ -27,6 +27,7 @@ from infrarsi.draft.speech import is_there
 from infrarsi.draft.stack_reading import read_stack
 from infrarsi.draft.target import Target, import_path, locate, with_torchrun
 from infrarsi.draft.workload import Length, length
+from infrarsi.draft.workload_facts import Fact
 from infrarsi.errors import UserError
 
 _PER_NODE = ("nproc_per_node", "nproc-per-node")
@@ -58,7 +59,7 @@ class Draft:
     """A drafted project, its folder, and how it came about.
 
     `notes` are facts worth reading, `unknowns` what could not be read and is therefore not searched
-    or not guarded by the draft; the witness still watches it.
+    or not guarded by the draft; the witness still watches it. `facts` say what one update consumes.
     """
 
     project: Project
@@ -67,6 +68,7 @@ class Draft:
     notes: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
     unknowns: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -208,6 +210,7 @@ class _Drafting:
             notes=tuple(dict.fromkeys(self.notes)),
             questions=tuple(self.questions),
             unknowns=tuple(dict.fromkeys([*self.unknowns, *self.around.unknowns])),
+            facts=self.reading.update.facts,
         )
 
     def _redirected(self) -> None:

@@ -221,7 +221,8 @@ def read_stack(
         conditions |= {"zero", "zero3"} if stage.value == 3 else {"zero"}
         speech = replace(speech, conditions=frozenset(conditions))
     divided = None if world is None else layout(kept, speech, today, world)
-    facts = update(kept, sources, stack, today, divided)
+    passed = [argument.name for argument in target.training.arguments]
+    facts = update(kept, sources, stack, today, divided, passed)
     variables = environment_settings(target, environ)
     return StackReading(stack, speech, kept, variables, around, today, divided, facts, mixture)
 

@@ -5,7 +5,7 @@ is left out.
 """
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infrarsi.contract import Scalar
@@ -29,7 +29,7 @@ _PARTS = (
 )
 _OPTIMIZERS = ("optimizer", "optim", "optimizer.name", "optimizer.type")
 _PACKED = ("megatron", "torchtitan")  # every sample has the whole sequence length
-_VARIABLE = ("variable_seq_lengths", "sft", "reset_position_ids")
+_VARIABLE = ("variable_seq_lengths", "sft")
 _CLASSES = (
     *("Adam", "AdamW", "SGD", "Adafactor", "Adagrad", "RMSprop", "NAdam", "RAdam", "Muon", "Lion"),
     *("LAMB", "FusedAdam", "DeepSpeedCPUAdam", "AdamW8bit", "Adam8bit", "ZeroRedundancyOptimizer"),
@@ -65,8 +65,9 @@ def update(
     stack: Stack,
     today: Mapping[str, Meaning],
     layout: Layout | None,
+    passed: Collection[str],
 ) -> Update:
-    """The facts of one update."""
+    """The facts of one update; `passed` are all flags of the launch, defined or not."""
     found: dict[str, Fact] = {}
     for fact in (
         *_numbers(settings, today),
@@ -84,7 +85,7 @@ def update(
         found["global_batch"] = Fact("global_batch", samples, why)
     length = found.get("sequence_length")
     tokens = None
-    is_packed = set(stack.dialects) & set(_PACKED) and not _is_variable(settings)
+    is_packed = set(stack.dialects) & set(_PACKED) and not _is_variable(passed)
     if samples is not None and length is not None and is_packed:
         tokens = samples * int(length.value)
         told = f"{samples} samples of {length.value} tokens ({why}; {length.told})"
@@ -167,11 +168,9 @@ def _is_unreadable(settings: Sequence[Setting]) -> bool:
     )
 
 
-def _is_variable(settings: Sequence[Setting]) -> bool:
-    return any(
-        setting.value is True and {_normal(name) for name in names_of(setting)} & set(_VARIABLE)
-        for setting in settings
-    )
+def _is_variable(passed: Collection[str]) -> bool:
+    """Whether the samples of a job may differ in length although it could pack them."""
+    return bool({_normal(name) for name in passed} & set(_VARIABLE))
 
 
 def _is_count(value: Scalar | None) -> bool:

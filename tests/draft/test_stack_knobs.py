@@ -24,11 +24,17 @@ JOBS = {
 }
 
 
-def drafted(write: Make, name: str, **changes: str) -> Draft:
-    files, script, _ = JOBS[name]
-    changed = {path: text.replace(*changes[key]) for path, text in files.items() for key in [path]
-               if path in changes}  # fmt: skip
-    return read(write({**files, **changed}) / script, cpus=64, gpus=8)
+@pytest.fixture(scope="module")
+def drafts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Draft]:
+    """The draft of every job, made once."""
+    found = {}
+    for name, (files, script, _) in JOBS.items():
+        root = tmp_path_factory.mktemp(name) / "project"
+        root.mkdir()
+        for path, text in files.items():
+            (root / path).write_text(text)
+        found[name] = read(root / script, cpus=64, gpus=8)
+    return found
 
 
 def knobs(draft: Draft) -> dict[str, Knob]:
@@ -41,8 +47,8 @@ def sets(knob: Knob, value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_every_draft_of_a_stack_is_a_file_that_loads(write: Make, name: str) -> None:
-    draft = drafted(write, name)
+def test_every_draft_of_a_stack_is_a_file_that_loads(drafts: dict[str, Draft], name: str) -> None:
+    draft = drafts[name]
     assert draft.project.stack == JOBS[name][2]
     text = dump(draft.project, draft.comments)
     assert parse(text, draft.path).project == draft.project
@@ -50,8 +56,8 @@ def test_every_draft_of_a_stack_is_a_file_that_loads(write: Make, name: str) -> 
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_the_job_as_it_is_keeps_every_constraint(write: Make, name: str) -> None:
-    draft = drafted(write, name)
+def test_the_job_as_it_is_keeps_every_constraint(drafts: dict[str, Draft], name: str) -> None:
+    draft = drafts[name]
     today: dict[str, Any] = {knob.family: knob.reference for knob in draft.project.knobs}
     for text in draft.project.constraints:
         constraint = Constraint.parse(text)
@@ -97,15 +103,20 @@ def test_the_job_as_it_is_keeps_every_constraint(write: Make, name: str) -> None
     ],
 )  # fmt: skip
 def test_a_value_of_a_family_is_written_as_the_stack_writes_it(
-    write: Make, name: str, family: str, reference: Any, value: Any, changes: dict[str, Any]
+    drafts: dict[str, Draft],
+    name: str,
+    family: str,
+    reference: Any,
+    value: Any,
+    changes: dict[str, Any],
 ) -> None:
-    knob = knobs(drafted(write, name))[family]
+    knob = knobs(drafts[name])[family]
     assert knob.reference == reference
     assert sets(knob, value) == changes
 
 
-def test_turning_recomputation_off_takes_all_three_flags_away(write: Make) -> None:
-    knob = knobs(drafted(write, "megatron"))["activation_recompute"]
+def test_turning_recomputation_off_takes_all_three_flags_away(drafts: dict[str, Draft]) -> None:
+    knob = knobs(drafts["megatron"])["activation_recompute"]
     assert isinstance(knob.values, dict)
     assert knob.values["none"].remove == [
         "flag:--recompute-granularity",
@@ -115,27 +126,33 @@ def test_turning_recomputation_off_takes_all_three_flags_away(write: Make) -> No
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_nothing_that_changes_the_job_is_offered(write: Make, name: str) -> None:
-    offered = set(knobs(drafted(write, name)))
-    assert not offered & {"autocast_precision", "packing", "length_grouping", "fp8", "process_count"}
+def test_nothing_that_changes_the_job_is_offered(drafts: dict[str, Draft], name: str) -> None:
+    offered = set(knobs(drafts[name]))
+    assert not offered & {
+        "autocast_precision",
+        "packing",
+        "length_grouping",
+        "fp8",
+        "process_count",
+    }
 
 
-def test_variables_are_offered_where_they_do_something(write: Make) -> None:
-    assert {"allocator", "nccl_channels", "norm_sm_margin"} <= set(knobs(drafted(write, "megatron")))
-    assert "norm_sm_margin" not in knobs(drafted(write, "trainer"))
-    assert "nccl_ib_qps" not in knobs(drafted(write, "megatron"))  # one node only
+def test_variables_are_offered_where_they_do_something(drafts: dict[str, Draft]) -> None:
+    assert {"allocator", "nccl_channels", "norm_sm_margin"} <= set(knobs(drafts["megatron"]))
+    assert "norm_sm_margin" not in knobs(drafts["trainer"])
+    assert "nccl_ib_qps" not in knobs(drafts["megatron"])  # one node only
 
 
-def test_messages_of_ddp_are_no_knob_under_deepspeed(write: Make) -> None:
-    assert "ddp_bucket" not in knobs(drafted(write, "trainer"))
+def test_messages_of_ddp_are_no_knob_under_deepspeed(drafts: dict[str, Draft], write: Make) -> None:
+    assert "ddp_bucket" not in knobs(drafts["trainer"])
     plain = {**stack_jobs.TRAINER}
     plain["train.sh"] = plain["train.sh"].replace(" --deepspeed ds.json", "")
     offered = knobs(read(write(plain) / "train.sh", cpus=64, gpus=8))
     assert offered["ddp_bucket"].reference == 25
 
 
-def test_settings_of_experts_are_offered_only_with_experts(write: Make) -> None:
-    assert not any(family.startswith("moe_") for family in knobs(drafted(write, "megatron")))
+def test_settings_of_experts_are_offered_only_with_experts(drafts: dict[str, Draft]) -> None:
+    assert not any(family.startswith("moe_") for family in knobs(drafts["megatron"]))
 
 
 @pytest.mark.parametrize(
@@ -175,4 +192,9 @@ def test_on_a_cpu_nothing_of_gpus_is_offered(write: Make) -> None:
     draft = read(write(stack_jobs.TRAINER) / "train.sh", cpus=8, gpus=0)
     offered = set(knobs(draft))
     assert "activation_recompute" in offered
-    assert not offered & {"allocator", "nccl_channels", "dataloader_pin_memory", "zero_overlap_comm"}
+    assert not offered & {
+        "allocator",
+        "nccl_channels",
+        "dataloader_pin_memory",
+        "zero_overlap_comm",
+    }
