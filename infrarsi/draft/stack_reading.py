@@ -15,7 +15,7 @@ from infrarsi.draft.speech import Meaning, Speech, is_there, names_of
 from infrarsi.draft.stack import Stack
 from infrarsi.draft.target import Target
 from infrarsi.draft.versions import Versions
-from infrarsi.draft.workload_facts import Update, update
+from infrarsi.draft.workload_facts import Update, changing, update
 from infrarsi.families import dialects
 
 _OWN = ("micro_batch", "gradient_accumulation", "process_count")  # offered with the batch, or never
@@ -46,6 +46,7 @@ class StackReading:
     layout: Layout | None
     update: Update
     experts: Experts | None
+    changing: str | None = None  # the flag by which the batch changes while the job runs
 
     @property
     def told(self) -> str:
@@ -64,6 +65,11 @@ class StackReading:
         """The micro batch of a stack that works the accumulation out by itself; None of others."""
         name = next((n for n in self.speech.names if n in _BATCHES), None)
         micro = self.today.get("micro_batch")
+        if self.changing is not None:
+            return None, (
+                f"`{self.changing}` changes the batch while the job runs; the micro batch is not "
+                "searched"
+            )
         if self.stack.name == "deepspeed" and micro is not None and name is None:
             return None if _feeds(sources) else (None, _OWN_LOADER)
         if name is None or micro is None:
@@ -224,7 +230,10 @@ def read_stack(
     passed = [argument.name for argument in target.training.arguments]
     facts = update(kept, sources, stack, today, divided, passed)
     variables = environment_settings(target, environ)
-    return StackReading(stack, speech, kept, variables, around, today, divided, facts, mixture)
+    return StackReading(
+        *(stack, speech, kept, variables, around, today, divided, facts, mixture),
+        changing=changing(passed) if stack.dialects else None,
+    )
 
 
 def _is_sharded(stack: Stack, settings: Sequence[Setting], target: Target) -> bool:

@@ -30,6 +30,7 @@ _PARTS = (
 _OPTIMIZERS = ("optimizer", "optim", "optimizer.name", "optimizer.type")
 _PACKED = ("megatron", "torchtitan")  # every sample has the whole sequence length
 _VARIABLE = ("variable_seq_lengths", "sft")
+_CHANGING = ("rampup_batch_size", "auto_find_batch_size")
 _CLASSES = (
     *("Adam", "AdamW", "SGD", "Adafactor", "Adagrad", "RMSprop", "NAdam", "RAdam", "Muon", "Lion"),
     *("LAMB", "FusedAdam", "DeepSpeedCPUAdam", "AdamW8bit", "Adam8bit", "ZeroRedundancyOptimizer"),
@@ -79,7 +80,8 @@ def update(
         told = f"{layout.world} processes, divided by the parallel sizes"
         found["data_parallel"] = Fact("data_parallel", layout.data_parallel, told)
     samples, why = _samples(found, layout)
-    if _is_unreadable(settings) and "global_batch" not in found:
+    is_hidden = _is_unreadable(settings) and "global_batch" not in found
+    if is_hidden or changing(passed) is not None:
         samples = None
     if samples is not None and "global_batch" not in found:
         found["global_batch"] = Fact("global_batch", samples, why)
@@ -166,6 +168,11 @@ def _is_unreadable(settings: Sequence[Setting]) -> bool:
         for setting in settings
         for name in names_of(setting)
     )
+
+
+def changing(passed: Collection[str]) -> str | None:
+    """The flag by which the batch of a job changes while it runs, None if it does not."""
+    return next((name for name in passed if _normal(name) in _CHANGING), None)
 
 
 def _is_variable(passed: Collection[str]) -> bool:

@@ -98,3 +98,22 @@ def test_experts_are_told_with_what_shows_them(
     write: Make, files: Mapping[str, str], told: str
 ) -> None:
     assert told in read(write(files) / "train.sh", gpus=8).comments["stack",]
+
+
+@pytest.mark.parametrize(
+    ("files", "flag"),
+    [
+        (stack_jobs.MEGATRON, "--rampup-batch-size 32 32 1000"),
+        (stack_jobs.TRAINER, "--auto_find_batch_size True"),
+    ],
+    ids=["rampup", "found"],
+)
+def test_a_batch_that_changes_while_the_job_runs_is_neither_said_nor_split(
+    write: Make, files: Mapping[str, str], flag: str
+) -> None:
+    bf16 = "--bf16 True" if "--bf16 True" in files["train.sh"] else "--bf16"
+    changed = {**files, "train.sh": files["train.sh"].replace(bf16, f"{bf16} {flag}")}
+    draft = read(write(changed) / "train.sh", gpus=8)
+    assert samples(draft) is None
+    assert "micro_batch" not in {knob.family for knob in draft.project.knobs}
+    assert any("changes the batch while the job runs" in note for note in draft.notes)
