@@ -29,7 +29,14 @@ NOT_TRAINING = re.compile(
 )
 _LOSS_NAMES = (
     ("loss", "lm_loss", "train_loss", "train/loss", "training_loss", "loss/train", "loss_train"),
-    ("train_loss_step", "loss_step", "reduced_train_loss", "train/lm_loss", "train_lm_loss"),
+    (
+        "train_loss_step",
+        "loss_step",
+        "step_loss",
+        "reduced_train_loss",
+        "train/lm_loss",
+        "train_lm_loss",
+    ),
     ("total_loss", "train/total_loss", "loss/total", "loss/train/total", "loss_total"),
     ("train/crossentropyloss", "train/cross_entropy", "cross_entropy_loss", "ce_loss", "nll_loss"),
     ("loss_metrics/global_avg_loss", "avg_loss", "average_loss", "loss_avg", "mean_loss"),
@@ -203,7 +210,8 @@ def _size(label: str, one: Printed) -> tuple[Metric, int] | None:
     if not _MEMORY.search(label) or _NOT_MEMORY.search(label) or one.unit in ("%", "s"):
         return None
     peak = 0 if re.search(r"max|peak", label) else 2
-    return Metric.MEMORY, peak + (0 if re.search(r"reserved|(^|_)ca$", label) else 1)
+    kind = 0 if re.search(r"reserved|(^|_)ca$", label) else 1 if "alloc" in label else 2
+    return Metric.MEMORY, 3 * peak + kind
 
 
 def _plain(label: str, one: Printed) -> tuple[Metric, int] | None:

@@ -17,7 +17,7 @@ from statistics import median
 from infrarsi.node import figure_names as names
 from infrarsi.node.figure_names import Metric
 from infrarsi.node.printed import PrintedLine, printed_lines
-from infrarsi.node.printed_line import Printed
+from infrarsi.node.printed_line import Printed, is_counter
 
 _AGREES = 0.2
 _WARM_UP_FROM = 4  # so many points before the first is left out as the start
@@ -28,6 +28,7 @@ _LOOKS: tuple[tuple[re.Pattern[str], dict[str, str]], ...] = (
         re.compile(r"\btime: [\d.]+,?\s+(last_time: [\d.]+,?\s+)?data_time: [\d.]+"),
         {"time": "s", "memory": "mib", "max_mem": "mib"},
     ),
+    (re.compile(r"\bTime: [\d.]+s,\s+[\d.]+/s\s+\("), {"time": "s"}),
     (re.compile(r"^iter \d+: loss [\d.na]+, time [\d.]+ms, mfu"), {"time": "s"}),
     (re.compile(r"\bMA [\d.]+ GB\s+Max_MA|MemAllocated="), dict.fromkeys(("*",), "gib")),
     (re.compile(r"\bmemory \(MB\) \|"), dict.fromkeys(("*",), "mib")),
@@ -181,6 +182,9 @@ def _figure(
     if not points:
         shown = seen[0].one.value
         return replace(figure, note=f"`{label}` is {shown:g}, and its unit is not known")
+    if _is_mixed(seen):
+        note = f"several processes or micro-batches print `{label}` under one step without a tag"
+        return replace(figure, note=note)
     if metric is Metric.STEP_TIME:
         return _step_time(figure, seen, wall_s)
     if any(len(each.readings) > 1 for each in seen):
@@ -204,6 +208,21 @@ def _of_first_source(seen: Sequence[_Seen]) -> list[_Seen]:
     sources = {each.line.source for each in seen}
     first = min(sources, key=lambda source: (len(source), source))
     return [each for each in seen if each.line.source == first]
+
+
+def _is_mixed(seen: Sequence[_Seen]) -> bool:
+    """Whether most steps have several lines that say different things."""
+    values: dict[tuple[float, float | None], set[float]] = {}
+    for each in seen:
+        counted = any(is_counter(one) and one.label != "epoch" for one in each.line.numbers)
+        if counted and not each.line.is_bar and each.line.step is not None and each.readings:
+            at = (each.line.step, _epoch(each.line))
+            values.setdefault(at, set()).add(each.readings[0])
+    return len(values) > 1 and sum(len(each) > 1 for each in values.values()) > 0.5 * len(values)
+
+
+def _epoch(line: PrintedLine) -> float | None:
+    return next((one.value for one in line.numbers if one.label == "epoch"), None)
 
 
 def _step_time(figure: Figure, seen: Sequence[_Seen], wall_s: float | None) -> Figure:
@@ -308,7 +327,7 @@ def _restarts(lines: Sequence[PrintedLine]) -> tuple[tuple[int, ...], int]:
             continue
         if not any("loss" in one.label for one in line.numbers):
             continue
-        epoch = next((one.value for one in line.numbers if one.label == "epoch"), None)
+        epoch = _epoch(line)
         last, last_epoch = before.get(line.source, (-math.inf, None))
         new_epoch = epoch is not None and last_epoch is not None and epoch > last_epoch
         if line.step < last - 2 and not new_epoch:
@@ -320,7 +339,9 @@ def _restarts(lines: Sequence[PrintedLine]) -> tuple[tuple[int, ...], int]:
 def _bar_of(line: PrintedLine) -> tuple[str, str]:
     match = _BAR.match(line.text)
     return (
-        ((match["what"] or "").strip().lower(), match["total"]) if match is not None else ("", "")
+        (re.sub(r"[^A-Za-z ]+", "", match["what"] or "").strip().lower(), match["total"])
+        if match is not None
+        else ("", "")
     )
 
 

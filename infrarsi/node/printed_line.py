@@ -42,6 +42,7 @@ _RANK_OF_COUNTER = {name: rank for rank, name in enumerate((*_ANY_COUNTER, "epoc
 _NO_COUNTER = re.compile(r"(^|_)(per|max|total|num|warmup|every|of|time|sec|remaining|left)(_|$)")
 _IN_BRACKETS = re.compile(r"\[\s*(\d+)/\s*\d+\s*[\](]")
 _IN_A_BAR = re.compile(r"(\d+)/\d+ (?:\[|[\u2500-\u257f])")
+_IN_A_NAME = re.compile(r"\w\([-+.\deE]+\)[\"']?\s*[:=]")  # `lr(1e-3): 0.2`
 _JOINING = {"at", "after", "for", "in", "on", "the", "@"}
 _DATE = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
 _CLOCK = re.compile(r"^\[?(?:[IWE] )?\[?(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?[\]\s]")
@@ -155,7 +156,7 @@ def _value(match: re.Match[str], text: str) -> tuple[float | None, str, int]:
     """The value, its unit and where both end; None for a part of a date, a time or a name."""
     if match["word"]:
         return float(match[0].lower().replace("infinity", "inf")), "", match.end()
-    if re.match(r"[-:]\d", text[match.end() :]):
+    if re.match(r"[-:]\d", text[match.end() :]) or _IN_A_NAME.match(text, match.start() - 2):
         return None, "", match.end()
     unit, end = (match["unit"] or "").lower(), match.end()
     if unit and not _is_unit(unit):

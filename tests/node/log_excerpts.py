@@ -307,6 +307,34 @@ STACKS = (
 
 UNITS = (
     LogExcerpt(
+        "a bar whose name holds the numbers",
+        "".join(
+            f"\r1|{i}|Loss: 2.{i}: {10 * i}%|#  | {i}/10 [00:1{i}<00:10,  1.50s/it]"
+            for i in range(1, 6)
+        ),
+        {"loss": 2.5, "step_time_s": 1.5},
+    ),
+    LogExcerpt(
+        "sizes in GiB in brackets, the peak that torch took",
+        lines(
+            lambda i: (
+                f"{{'loss': 1.{i}, 'memory/max_active (GiB)': 20.1, 'memory/max_allocated (GiB)': "
+                f"21.{i}, 'memory/device_reserved (GiB)': 25.0, 'epoch': 0.0{i}}}"
+            )
+        ),
+        {"loss": 1.5, "memory_bytes": 21.5 * GIB},
+    ),
+    LogExcerpt(
+        "seconds and a rate without a unit, values and their means",
+        lines(
+            lambda i: (
+                f"Train: 0 [{50 * i:4d}/1251 (  4%)]  Loss: 6.9{i} (6.95)  Time: 0.51{i}s,  "
+                f"250.00/s  (0.600s,  213.33/s)  LR: 1.000e-04  Data: 0.010 (0.020)"
+            )
+        ),
+        {"loss": 6.95, "step_time_s": 0.5135, "learning_rate": 1e-4},
+    ),
+    LogExcerpt(
         "seconds behind the number",
         lines(lambda i: f"step {i} loss 2.{i} took 0.2{i} s"),
         {"loss": 2.5, "step_time_s": 0.235},
@@ -441,6 +469,31 @@ WINDOWS = (
 )
 
 TRAPS = (
+    LogExcerpt(
+        "two processes without a tag",
+        lines(lambda i: f"step {i} loss 2.{i} dt 0.2{i}s\nstep {i} loss 3.{i} dt 0.3{i}s"),
+        {"loss": None, "step_time_s": None},
+    ),
+    LogExcerpt(
+        "lines that came twice",
+        lines(lambda i: f"step {i} loss 2.{i} dt 0.2{i}s\nstep {i} loss 2.{i} dt 0.2{i}s"),
+        {"loss": 2.5, "step_time_s": 0.23},
+    ),
+    LogExcerpt(
+        "epochs that are rounded to the same",
+        lines(lambda i: f"{{'loss': 2.{i}, 'learning_rate': 1e-4, 'epoch': 0.0}}"),
+        {"loss": 2.5, "learning_rate": 1e-4},
+    ),
+    LogExcerpt(
+        "a number that belongs to a name",
+        lines(lambda i: f"step:{i} - train/loss:2.{i} - train/lr(1e-3):0.01"),
+        {"loss": 2.5},
+    ),
+    LogExcerpt(
+        "a stamp in milliseconds is no time of a step",
+        lines(lambda i: f'{{"time_ms": 170000000{i}, "key": "loss", "step_num": {i}}}'),
+        {"step_time_s": None},
+    ),
     LogExcerpt(
         "two losses with the same word",
         lines(lambda i: f"step {i} loss_a 2.{i} loss_b 3.{i}"),
