@@ -19,7 +19,10 @@ from infrarsi.draft.sources import PythonFile, Sources
 
 _KINDS = {"int": "int", "float": "float", "str": "str", "bool": "truthy", "Path": "str"}
 _BOOL_WORDS = ("str2bool", "strtobool", "boolean", "str_to_bool", "parse_bool", "string_to_bool")
-_MADE = ("add_argument", "set_defaults", "add_parser", "add_subparsers", "ArgumentParser")
+_MADE = (
+    *("add_argument", "set_defaults", "add_parser", "add_argument_group"),
+    "add_mutually_exclusive_group",
+)
 _OPEN = ("parse_known_args", "parse_known_intermixed_args")
 
 
@@ -30,7 +33,7 @@ def read(sources: Sources, environment: Mapping[str, str | None] | None = None) 
         if not any(word in file.text for word in (*_MADE, *_OPEN)):
             continue
         names = module_constants(file, environment)
-        for call in Walker(tree, names, _MADE).calls():
+        for call in Walker(tree, names, (*_MADE, *_OPEN)).calls():
             reader.take(file, call)
     return reader.found()
 

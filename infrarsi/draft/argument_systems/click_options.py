@@ -35,7 +35,7 @@ def read_click(sources: Sources, environment: _Environment = None) -> Found:
     """Every `@click.option(...)`."""
     found = Found()
     for file, tree in live_files(sources):
-        if "option" not in file.text:
+        if "option(" not in file.text:
             continue
         if any(word in file.text for word in _OPEN):
             found.is_open = True

@@ -73,7 +73,8 @@ def read_tyro(sources: Sources, environment: _Environment = None) -> Found:
     """`tyro.cli(Config)` or of a function: `--group.field-name`, `--x` and `--no-x`."""
     found = Found()
     classes = Classes(sources, environment)
-    for file, call in uses(sources, ("cli",)):
+    calls = uses(sources, ("cli",)) if any("tyro" in f.text for f in sources.files) else []
+    for file, call in calls:
         if dotted(call.func) not in ("tyro.cli", "cli") or "tyro" not in file.text:
             continue
         default = next((k.value for k in call.keywords if k.arg == "default"), None)
@@ -116,13 +117,13 @@ def read_simple_parsing(sources: Sources, environment: _Environment = None) -> F
     """`parser.add_arguments(Config, ...)` and `simple_parsing.parse(Config)`: one flag a field."""
     found = Found()
     classes = Classes(sources, environment)
+    if not any("simple_parsing" in file.text for file in sources.files):
+        return found
     calls = uses(sources, ("add_arguments",)) + [
         (file, call)
         for file, call in uses(sources, ("parse",))
         if dotted(call.func) in ("simple_parsing.parse", "sp.parse", "parse")
     ]
-    if not any("simple_parsing" in file.text for file in sources.files):
-        return found
     for file, call in calls:
         fields = _of_target(call.args[0] if call.args else None, file, classes, found)
         if fields is None:

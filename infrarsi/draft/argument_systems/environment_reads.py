@@ -14,6 +14,8 @@ def read(sources: Sources, environment: Mapping[str, str | None] | None = None) 
     """One definition a name; the first read of it counts."""
     found: dict[str, Definition] = {}
     for file in sources.files:
+        if "environ" not in file.text and "getenv" not in file.text:
+            continue
         for definition in _reads(file, module_constants(file, environment)):
             found.setdefault(definition.names[0], definition)
     return list(found.values())

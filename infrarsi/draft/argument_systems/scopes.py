@@ -89,41 +89,54 @@ class Walker:
     wanted: tuple[str, ...]
     functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
     calls_of: dict[str, list[ast.Call]] = field(default_factory=dict)
+    making: set[ast.AST] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self._mark(self.tree)
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.FunctionDef):
+            if isinstance(node, ast.FunctionDef) and node in self.making:
                 self.functions[node.name] = node
-        for node in ast.walk(self.tree):
+        for node in ast.walk(self.tree) if self.functions else ():
             if isinstance(node, ast.Call) and dotted(node.func) in self.functions:
                 self.calls_of.setdefault(dotted(node.func), []).append(node)
 
+    def _mark(self, node: ast.AST) -> bool:
+        """Note the nodes with a wanted call in them; all others need no look."""
+        found = isinstance(node, ast.Call) and called(node) in self.wanted
+        for child in ast.iter_child_nodes(node):
+            found = self._mark(child) or found
+        if found:
+            self.making.add(node)
+        return found
+
     def calls(self) -> Iterator[Call]:
-        """Every call, in the order of the file."""
-        yield from self._below(self.tree, self.names)
+        """Every wanted call, in the order of the file; its names hold until the next is taken."""
+        if self.making:
+            yield from self._below(self.tree, self.names)
 
     def _below(self, tree: ast.AST, names: dict[str, Any]) -> Iterator[Call]:
-        local = names
+        local = dict(names)
         for child in ast.iter_child_nodes(tree):
-            rounds = [local]
-            if isinstance(child, ast.For):
-                rounds = self._rounds(child, local) or [local]
-            elif isinstance(child, ast.FunctionDef):
-                rounds = self._entries(child, local)
-            bound = ""
-            inner: ast.AST = child
-            if isinstance(child, ast.Assign) and len(child.targets) == 1:
-                bound = dotted(child.targets[0])
-                inner = child.value
-            for known in rounds:
-                if isinstance(inner, ast.Call):
-                    yield Call(inner, known, bound)
-                yield from self._below(inner, known)
+            if child in self.making:
+                yield from self._within(child, local)
             if isinstance(child, ast.Assign) and isinstance(child.targets[0], ast.Name):
-                local = {**local, child.targets[0].id: constant(child.value, local)}
+                local[child.targets[0].id] = constant(child.value, local)
 
-    def _makes(self, node: ast.AST) -> bool:
-        return any(isinstance(n, ast.Call) and called(n) in self.wanted for n in ast.walk(node))
+    def _within(self, child: ast.AST, local: dict[str, Any]) -> Iterator[Call]:
+        rounds = [local]
+        if isinstance(child, ast.For):
+            rounds = self._rounds(child, local) or [local]
+        elif isinstance(child, ast.FunctionDef):
+            rounds = self._entries(child, local)
+        bound = ""
+        inner: ast.AST = child
+        if isinstance(child, ast.Assign) and len(child.targets) == 1:
+            bound = dotted(child.targets[0])
+            inner = child.value
+        for known in rounds:
+            if isinstance(inner, ast.Call) and called(inner) in self.wanted:
+                yield Call(inner, known, bound)
+            yield from self._below(inner, known)
 
     def _entries(self, node: ast.FunctionDef, names: dict[str, Any]) -> list[dict[str, Any]]:
         """The names inside a function, once for each call of it that gives constants."""
@@ -138,7 +151,7 @@ class Walker:
             if value is not None:
                 inside[argument.arg] = constant(value, names)
         uses = self.calls_of.get(node.name, [])
-        if not uses or not self._makes(node) or len(uses) > _MAX_ROUNDS:
+        if not uses or len(uses) > _MAX_ROUNDS:
             return [inside]
         rounds = []
         for use in uses:
@@ -152,7 +165,7 @@ class Walker:
 
     def _rounds(self, loop: ast.For, names: dict[str, Any]) -> list[dict[str, Any]]:
         items = _items(loop.iter, names)
-        if items is None or len(items) > _MAX_ROUNDS or not self._makes(loop):
+        if items is None or len(items) > _MAX_ROUNDS:
             return []
         targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
         rounds = []
