@@ -43,6 +43,7 @@ def doctor(
         console.say(warning)
     for line in coverage_lines(open_.state.reference["coverage"], job.project):
         console.say(line)
+    _say_what_the_log_says(open_, console)
     console.say("Code changes by recipe:")
     recipes = [vars(recipe) for recipe in prepared.recipes]
     for name, status, why in recipe_rows(recipes):
@@ -52,6 +53,24 @@ def doctor(
     console.say(f"Next: `infrarsi run --resume {shown(open_.run.path)}` goes on from here.")
     if known is not None:
         _held_against(known, open_, console)
+
+
+def _say_what_the_log_says(open_: "Opened", console: "Console") -> None:
+    """Print the figures of the first timed run's log beside those of its record."""
+    from infrarsi.cli.logged import logged_lines
+    from infrarsi.cli.receipts import reference_results
+    from infrarsi.contract import RunKind
+    from infrarsi.node.figures import figures
+    from infrarsi.verify.logged import logged_beside_record
+
+    results = reference_results(open_.run, open_.state)
+    timed = next((result for result in results if result.kind is RunKind.TIMED), None)
+    if timed is None:
+        return
+    found = figures(open_.run.receipt(timed.execution_id) / "stdout.log")
+    tokens = open_.job.project.workload.tokens_per_update
+    for line in logged_lines(logged_beside_record(found, timed, tokens), found.restarts):
+        console.say(line)
 
 
 def _held_against(known: "LoadedBaseline", open_: "Opened", console: "Console") -> None:

@@ -7,6 +7,17 @@ if TYPE_CHECKING:
     from infrarsi.verify.logged import Logged
 
 _GIB = 2**30
+_NAMES = {
+    "step_time_s": "step time, s",
+    "loss": "loss",
+    "grad_norm": "gradient norm",
+    "learning_rate": "learning rate",
+    "tokens_per_s": "tokens/s",
+    "samples_per_s": "samples/s",
+    "tflops": "TFLOP/s",
+    "mfu": "utilization",
+    "memory_bytes": "peak memory",
+}
 
 
 def logged_lines(found: Sequence["Logged"], restarts: Sequence[int]) -> list[str]:
@@ -14,7 +25,7 @@ def logged_lines(found: Sequence["Logged"], restarts: Sequence[int]) -> list[str
     lines = [f"The log begins anew in line {line}." for line in restarts]
     if found:
         lines.append("What the job prints, beside the record:")
-    lines += [f"  {one.metric:22s} {_line(one)}" for one in found]
+    lines += [f"  printed {_NAMES[one.metric]:14s} {_line(one)}" for one in found]
     return lines
 
 

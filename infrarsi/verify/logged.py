@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from infrarsi.contract import ExecutionResult
-from infrarsi.node.figures import Figure, LogFigures, Metric
+from infrarsi.node.figure_names import Metric
+from infrarsi.node.figures import Figure, LogFigures
 from infrarsi.verify.hardware import mfu, rows_per_update
 from infrarsi.verify.joined import Joined, join
 from infrarsi.verify.measurement import measure
