@@ -18,10 +18,10 @@ Fresh processes differ by several per cent on a busy machine, with or without a 
 therefore alternates step by step inside one process (one rank): the witness is told that it is
 dead on every second step, so that its hooks only pass calls on. Both the CPU time of the training
 thread and wall time are compared between neighbouring steps, close looks left out as in a timed
-run's median (their work is done before the line that ends them goes out). The interval of the median ratio is by order statistics: a step time is a median, and
-single steps that
-the machine disturbs widen the mean's interval alone. The cost of passing calls on is not in it
-(under 0.5 us a module call, see below).
+run's median (their work is done before the beat that ends them goes out). The interval of the
+median ratio is by order statistics: a step time is a median, and single steps that the machine
+disturbs widen the mean's interval alone. The cost of passing calls on is not in it (under 0.5 us a
+module call, see below).
 
 The form `--fixed` measures the cost itself, not a small difference of two large times: a model
 so small that a step takes under a millisecond, thousands of steps, CPU time of the training

@@ -143,7 +143,7 @@ def optimizer_begins(recorder, optimizer):
     if key in outer:  # an earlier step raised
         del recorder.stack[outer.index(key) :]
         outer = outer[: outer.index(key)]
-    recorder.stack.append((key, CLOCK(), nested_s(step)))
+    recorder.stack.append((key, CLOCK(), nested_s(step) if step.look else 0.0))
     if step.look:
         look_at_gradients(recorder, optimizer, outer)
     if outer:
@@ -183,8 +183,10 @@ def nested_s(step):
 
 def optimizer_ends(recorder, optimizer):
     stack = recorder.stack
-    position = next((i for i, entry in enumerate(stack) if entry[0] == id(optimizer)), None)
-    if position is None:
+    position, key = len(stack) - 1, id(optimizer)
+    while position >= 0 and stack[position][0] != key:
+        position -= 1
+    if position < 0:
         return
     _, began, inner = stack[position]
     del stack[position:]

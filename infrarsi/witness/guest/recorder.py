@@ -120,6 +120,9 @@ class Recorder(object):
 
     def root(self, target):
         """What is known of a module or function that the job calls itself."""
+        reference, known = self.roots.get(id(target), (None, None))
+        if reference is not None and reference() is target:
+            return known
         key = getattr(target, "__func__", target)  # a bound method lives for one call only
         reference, known = self.roots.get(id(key), (None, None))
         if reference is None or reference() is not key:

@@ -35,23 +35,38 @@ def differing(group, last):
 
 
 class Group(object):
-    """What was last said of one parameter group, and its values as they were then."""
+    """What was last said of one parameter group, and its other values as they were then."""
 
     def __init__(self):
         self.said, self.values, self.rate = {}, None, None
+        self.places = ()
 
     def changed(self, group):
         """The settings that changed since the last call, None where none did."""
-        rate = group.get("lr")
-        values = [value for name, value in group.items() if name != "params" and name != "lr"]
-        if self.values != values or type(rate) is not float:
-            self.values = values if all(map(comparable, values)) else None
-            self.rate = rate
+        rate, values = group.get("lr"), list(group.values())
+        if self.values is None or not self.others_same(values, rate):
+            self.remember(group, rate)
             return differing(group, self.said)
         if rate == self.rate or rate != rate and self.rate != self.rate:
             return None
         self.rate = self.said["lr"] = rate
         return {"lr": rate}
+
+    def others_same(self, values, rate):
+        """Whether all but the rate and the parameters are as they were."""
+        parameters, at = self.places
+        if len(values) != len(self.values) or values[at] is not rate or type(rate) is not float:
+            return False
+        values[parameters] = values[at] = None
+        return values == self.values
+
+    def remember(self, group, rate):
+        """The values, if comparing them waits for no device."""
+        self.values, self.rate = None, rate
+        others = [None if name in ("params", "lr") else group[name] for name in group]
+        if type(rate) is float and "params" in group and all(map(comparable, others)):
+            names = list(group)
+            self.values, self.places = others, (names.index("params"), names.index("lr"))
 
 
 def comparable(value):
