@@ -109,6 +109,13 @@ class Judge(Protocol):
         """All 16 checks of one execution against the reference."""
         ...
 
+    def without_effect(self, result: ExecutionResult) -> str:
+        """That nothing shows that a trial's settings took effect, as a sentence; "" where it does.
+
+        For a trial of any settings that is the same job.
+        """
+        ...
+
     def standing(
         self, pairs: Sequence[PairTimes], *, candidates: int, cold_one_off_s: float | None
     ) -> Standing:

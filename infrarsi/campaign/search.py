@@ -275,7 +275,8 @@ class SearchSession:
 
     def _why(self, result: ExecutionResult, verdict: Verdict | None) -> str:
         if verdict is not None:
-            return "; ".join(f"{r.check}: {r.reason}" for r in verdict.failed)
+            failed = "; ".join(f"{r.check}: {r.reason}" for r in verdict.failed)
+            return failed or (self._judge.without_effect(result) if verdict.same_job else "")
         if result.outcome is Outcome.STOPPED:
             if result.execution_id in self._too_slow:
                 return "clearly slower than the best so far"
@@ -318,4 +319,4 @@ class SearchSession:
         head += f"{speedup:6.3f}x  {change}"
         if not trial.same_job:
             return f"{head}\n             not the same job: {trial.reason}"
-        return head
+        return f"{head}\n             {trial.reason}" if trial.reason else head

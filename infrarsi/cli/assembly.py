@@ -238,6 +238,12 @@ class ReferenceJudge:
 
         return judge(self._evidence, result, self._project)
 
+    def without_effect(self, result: ExecutionResult) -> str:
+        """That the record and the time are those of the reference, "" where they are not."""
+        from infrarsi.verify.activity import activity
+
+        return activity(self._evidence, result).sentence
+
     def standing(
         self, pairs: Sequence[PairTimes], *, candidates: int, cold_one_off_s: float | None
     ) -> Standing:

@@ -255,7 +255,7 @@ def _trial_row(state: RunState, line: TrialLine, base: float | None) -> tuple[ob
     outcome = str(trial.outcome)
     if trial.outcome == "patch_failed" and not trial.device_s:
         outcome = f"not run: {trial.reason}"  # a combination that does not go together: no fault
-    elif trial.outcome != "ok":
+    elif trial.outcome != "ok" or (trial.same_job and trial.reason):
         outcome += f": {trial.reason}"
     return (
         trial.number,

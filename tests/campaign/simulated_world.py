@@ -55,6 +55,7 @@ class World:
     outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
     crash_at_exit: tuple[str, ...] = ()
     wrong_points: list[dict[str, object]] = field(default_factory=list)
+    idle_points: list[dict[str, object]] = field(default_factory=list)
     wrong_later: list[dict[str, object]] = field(default_factory=list)
     bad_checkpoints: list[dict[str, object]] = field(default_factory=list)
     requests: list[ExecutionRequest] = field(default_factory=list)
@@ -229,6 +230,10 @@ class FakeJudge:
             4,
             dict.fromkeys(CHECKS, "covered"),
         )
+
+    def without_effect(self, result: ExecutionResult) -> str:
+        idle = _settings(result.log_tail) in self._world.idle_points
+        return "without effect: as the reference" if idle else ""
 
     def verdict(self, result: ExecutionResult) -> Verdict:
         wrong = _settings(result.log_tail) in self._world.wrong_points

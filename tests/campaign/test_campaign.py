@@ -34,6 +34,15 @@ def test_the_best_candidate_is_verified_and_promoted(bed: Bed) -> None:
     assert [p.order for p in found.pairs_of(promoted)] == ["AB", "BA", "AB", "BA"]
 
 
+def test_a_trial_that_left_no_trace_of_its_settings_says_so(bed: Bed) -> None:
+    bed.world.idle_points = [{"a": 4}]
+    conduct(bed)
+    found = state(bed)
+    idle = [line.trial for line in found.trials if "without effect" in line.trial.reason]
+    assert [dict(trial.point) for trial in idle] == [{"a": 4, "b": False}]
+    assert "without effect: as the reference" in report(found)
+
+
 def test_a_cheat_is_not_verified_however_fast(bed: Bed) -> None:
     bed.world.wrong_points = [{"a": 4, "b": True}]
     promoted = conduct(bed)
