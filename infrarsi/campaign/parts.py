@@ -109,10 +109,10 @@ class Judge(Protocol):
         """All 16 checks of one execution against the reference."""
         ...
 
-    def without_effect(self, result: ExecutionResult) -> str:
-        """That nothing shows that a trial's settings took effect, as a sentence; "" where it does.
+    def without_effect(self, result: ExecutionResult, variables: Mapping[str, str]) -> str:
+        """What of a trial's settings did not take effect, as a sentence; "" where nothing is known.
 
-        For a trial of any settings that is the same job.
+        For a trial that is the same job; `variables` are those that its overlay set.
         """
         ...
 

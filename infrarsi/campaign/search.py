@@ -1,5 +1,6 @@
 """The search: what is proposed, what came of it, and when it is over."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from infrarsi.campaign.execution import INFRA_TRIES, Desk
@@ -46,6 +47,7 @@ class SearchSession:
         self._searcher = searcher
         self._budget: Budget = desk.project.search.budget
         self._flights: dict[str, Flight] = {}
+        self._variables: dict[str, Mapping[str, str]] = {}
         self._again: list[Flight] = []
         self._by_candidate: dict[str, Trial] = {}
         self._too_slow: set[str] = set()
@@ -195,6 +197,7 @@ class SearchSession:
             self._refuse(flight.number, flight.proposal, overlay.reason)
             return None
         self._flights[flight.execution_id] = flight
+        self._variables[flight.execution_id] = overlay.env
         self._desk.parts.status(f"  {self._now(flight)}")
         self._desk.parts.say(f"  trial {flight.number:2d}    try {flight.proposal.why}", False)
         timeout_s = min(
@@ -234,6 +237,7 @@ class SearchSession:
     def on_result(self, result: ExecutionResult) -> None:
         """Judge one result and write it down."""
         flight = self._flights.pop(result.execution_id)
+        variables = self._variables.pop(result.execution_id, {})
         measured = self._desk.record(
             result, Purpose.SEARCH, flight.candidate.id, number=flight.number
         )
@@ -257,7 +261,7 @@ class SearchSession:
             node_ids=tuple(node.node_id for node in result.nodes),
             wall_s=result.wall_s,
             device_s=result.device_s,
-            reason=self._why(result, verdict),
+            reason=self._why(result, verdict, variables),
         )
         self.history.append(trial)
         self._by_candidate[flight.candidate.id] = trial
@@ -273,10 +277,14 @@ class SearchSession:
     def _goes_on_later(self, execution_id: str) -> bool:
         return execution_id not in self._too_slow and self.stopped_by in (None, "interrupt")
 
-    def _why(self, result: ExecutionResult, verdict: Verdict | None) -> str:
+    def _why(
+        self, result: ExecutionResult, verdict: Verdict | None, variables: Mapping[str, str]
+    ) -> str:
         if verdict is not None:
             failed = "; ".join(f"{r.check}: {r.reason}" for r in verdict.failed)
-            return failed or (self._judge.without_effect(result) if verdict.same_job else "")
+            if failed or not verdict.same_job:
+                return failed
+            return self._judge.without_effect(result, variables)
         if result.outcome is Outcome.STOPPED:
             if result.execution_id in self._too_slow:
                 return "clearly slower than the best so far"

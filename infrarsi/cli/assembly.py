@@ -1,7 +1,7 @@
 """Puts a campaign's parts together: the one place that knows every room."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -238,11 +238,13 @@ class ReferenceJudge:
 
         return judge(self._evidence, result, self._project)
 
-    def without_effect(self, result: ExecutionResult) -> str:
-        """That the record and the time are those of the reference, "" where they are not."""
-        from infrarsi.verify.activity import activity
+    def without_effect(self, result: ExecutionResult, variables: Mapping[str, str]) -> str:
+        """What did not arrive, or that the record and the time are those of the reference."""
+        from infrarsi.verify.activity import activity, not_taken
 
-        return activity(self._evidence, result).sentence
+        lost = not_taken(variables, result)
+        found = activity(self._evidence, result).sentence
+        return "; ".join([*(f"not taken: {text}" for text in lost), *([found] if found else [])])
 
     def standing(
         self, pairs: Sequence[PairTimes], *, candidates: int, cold_one_off_s: float | None

@@ -84,13 +84,14 @@ def activity(evidence: Evidence, result: ExecutionResult) -> Activity:
 def not_taken(settings: Mapping[str, str], result: ExecutionResult) -> tuple[str, ...]:
     """Environment variables that a rank saw with another value than they were set to, or not.
 
-    `settings`: name to value. Only variables of which the record keeps the values are judged.
+    `settings`: name to value. Judged are the variables whose values the record keeps, and no value
+    that the node fills in (`SINKS_TOKEN`).
     """
     found = []
     for name, wanted in settings.items():
         for rank in result.ranks:
             seen = rank.head.get("env")
-            if not isinstance(seen, Mapping) or not name.startswith(_KEPT):
+            if not isinstance(seen, Mapping) or not name.startswith(_KEPT) or "@" in wanted:
                 continue
             if seen.get(name) != wanted[:200]:
                 now = repr(seen[name]) if name in seen else "not set"

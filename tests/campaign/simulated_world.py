@@ -231,7 +231,7 @@ class FakeJudge:
             dict.fromkeys(CHECKS, "covered"),
         )
 
-    def without_effect(self, result: ExecutionResult) -> str:
+    def without_effect(self, result: ExecutionResult, variables: Mapping[str, str]) -> str:
         idle = _settings(result.log_tail) in self._world.idle_points
         return "without effect: as the reference" if idle else ""
 
