@@ -10,12 +10,8 @@ from infrarsi.scripts.atoms import Field, Quoting
 from infrarsi.scripts.expansion import Expander
 from infrarsi.scripts.interpreter import Invocation
 from infrarsi.scripts.model import Argument, option_key
+from infrarsi.scripts.wrapping import Chain
 
-_WRAPPER_NAMES = (
-    "exec env nohup time command nice ionice taskset numactl stdbuf timeout setsid srun mpirun "
-    "nsys ncu uv poetry conda pipenv chrt sudo unbuffer eval xvfb-run"
-)
-WRAPPERS = frozenset(_WRAPPER_NAMES.split())
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
 _DISTRIBUTED = ("torch.distributed.run", "torch.distributed.launch")
 _KEY = re.compile(r"(~|\+{1,2})?[A-Za-z_][\w.@/-]*(?==)")
@@ -54,6 +50,7 @@ class Launched:
     """A training command taken apart; indices refer to the invocation's fields."""
 
     invocation: Invocation
+    chain: Chain
     launcher: str
     launcher_end: int  # index after the launcher's own words
     options: tuple[Slot, ...]
@@ -64,37 +61,15 @@ class Launched:
     @property
     def launcher_start(self) -> int:
         """The index of the launcher's first word."""
-        return _launcher_index(self.invocation.fields) or 0
+        return self.chain.inner
 
     def environment(self, exported: Mapping[str, _T]) -> dict[str, _T | Field]:
-        """What reaches the launcher of exported variables through `env`, `sudo` and `srun`.
-
-        A field stands for a word `NAME=value` of such a command.
-        """
-        found: dict[str, _T | Field] = dict(exported)
-        command, before = "", ""
-        for field in self.invocation.fields[: self.launcher_start]:
-            text = field.known_prefix
-            name, equals, _ = text.partition("=")
-            if _base(field) in WRAPPERS:
-                command, text = _base(field), ""
-            if _drops_all(command, text):
-                found.clear()
-            elif command == "sudo" and text in ("-E", "--preserve-env"):
-                found = {**exported, **found}
-            elif command == "env" and before in ("-u", "--unset"):
-                found.pop(text, None)
-            elif command == "env" and text.startswith(("-u", "--unset=")):
-                found.pop(text.removeprefix("--unset=").removeprefix("-u"), None)
-            elif equals and name.isidentifier() and command in ("env", "sudo"):
-                found[name] = field
-            before = text
-        return found
+        """What reaches the launcher of exported variables; a field stands for `NAME=value`."""
+        return self.chain.environment(exported)
 
     def loses_environment(self, name: str) -> bool:
         """Whether an exported variable may not reach the launcher, or not on every host."""
-        bases = {_base(field) for field in self.invocation.fields[: self.launcher_start]}
-        return bool(bases & {"srun", "mpirun"}) or name not in self.environment({name: None})
+        return self.chain.spreads or name not in self.environment({name: None})
 
     @property
     def rank(self) -> int:
@@ -105,24 +80,15 @@ class Launched:
         return 2 if _TRAINING_NAME.search(name) else 1
 
 
-def _drops_all(command: str, text: str) -> bool:
-    if command == "sudo":
-        return not text
-    if command == "srun":
-        return text.startswith("--export=") and "ALL" not in text
-    return command == "env" and text in ("-i", "-", "--ignore-environment")
-
-
 def recognise(invocation: Invocation, expander: Expander) -> Launched | None:
     """The invocation as a training command, None if it starts no Python program."""
     fields = list(invocation.fields)
-    start = _launcher_index(fields)
-    if start is None:
+    chain = Chain.of(fields, is_launcher)
+    start = chain.inner
+    if chain.remote is not None or start >= len(fields) or not _is_launcher(fields[start]):
         return None
     launcher, end = _launcher(fields, start)
-    if launcher is None:
-        return None
-    if any(f.text == "eval" for f in fields[:start]) and not _plain_eval(fields[start:]):
+    if launcher is None or (chain.is_eval and not _plain_eval(fields[start:])):
         return None
     bare = frozenset(_BARE_OPTIONS[_table(launcher)].split())
     options, entry, is_module = _options(fields, end, bare, expander, launcher == "python")
@@ -132,7 +98,7 @@ def recognise(invocation: Invocation, expander: Expander) -> Launched | None:
         return None
     slots = _arguments(fields[entry + 1 :], expander)
     return Launched(
-        invocation, launcher, end, tuple(options), fields[entry], is_module, tuple(slots)
+        invocation, chain, launcher, end, tuple(options), fields[entry], is_module, tuple(slots)
     )
 
 
@@ -140,23 +106,19 @@ def _table(launcher: str) -> str:
     return "torchrun" if launcher.startswith("python -m") else launcher
 
 
-def _launcher_index(fields: Sequence[Field]) -> int | None:
-    if not fields:
-        return None
-    if _is_launcher(fields[0]):
-        return 0
-    if _base(fields[0]) in WRAPPERS:
-        return next((i for i, f in enumerate(fields) if i and _is_launcher(f)), None)
-    return None
-
-
 def _base(field: Field) -> str:
     return posixpath.basename(field.text or "")
 
 
+def is_launcher(word: str) -> bool:
+    """Whether a word can only be a launcher, or a program that Python runs."""
+    base = posixpath.basename(word)
+    return base in ("torchrun", "accelerate", "deepspeed") or bool(_PYTHON.fullmatch(base))
+
+
 def _is_launcher(field: Field) -> bool:
-    base = _base(field)
-    if base in ("torchrun", "accelerate", "deepspeed") or _PYTHON.fullmatch(base):
+    text = field.text or ""
+    if is_launcher(text) or (text.endswith(".py") and not text.startswith("-")):
         return True
     hole = field.hole
     return hole is not None and re.fullmatch(r"\$\{?PYTHON\w*\}?", hole.expression) is not None
@@ -167,6 +129,8 @@ def _launcher(fields: Sequence[Field], start: int) -> tuple[str | None, int]:
     rest = [f.text for f in fields[start + 1 :]]
     if base in ("torchrun", "deepspeed"):
         return base, start + 1
+    if base.endswith(".py"):  # run by its first line, or by `uv run`
+        return "python", start
     if base == "accelerate":
         return ("accelerate launch", start + 2) if rest[:1] == ["launch"] else (None, start)
     for index, text in enumerate(rest):

@@ -55,6 +55,51 @@ class Write:
 
 
 @dataclass(frozen=True)
+class Mount:
+    """A folder of the host as a container sees it, both as the script gives them."""
+
+    host: str
+    inside: str
+    is_read_only: bool = False
+
+
+@dataclass(frozen=True)
+class Wrapping:
+    """A command that starts the launcher (`srun`, `docker run`, `ssh`), outermost first.
+
+    `options` are its names without dashes and values, None where a value cannot be known;
+    `operands` an image or a host. `is_container`: what follows runs in a container.
+    """
+
+    name: str
+    kind: str
+    options: tuple[tuple[str, str | None], ...]
+    operands: tuple[str | None, ...]
+    line: int
+    is_container: bool = False
+
+    def option(self, *names: str) -> str | None:
+        """The value of the last option of one of these names, None where it is not known."""
+        return next((value for name, value in reversed(self.options) if name in names), None)
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these options is given."""
+        return any(name in names for name, _ in self.options)
+
+
+@dataclass(frozen=True)
+class ScriptCall:
+    """Another script that a script runs: `bash inner.sh a b`; None is what cannot be known."""
+
+    path: str | None
+    arguments: tuple[str | None, ...]
+    environment: Mapping[str, "Assignment"]
+    cwd: str | None
+    line: int
+    wrappings: tuple[Wrapping, ...] = ()
+
+
+@dataclass(frozen=True)
 class TrainingCommand:
     """The command that starts training.
 
@@ -63,6 +108,7 @@ class TrainingCommand:
     `entry_raw` as written; `script` is its path relative to the project, None where that cannot be
     known or lies outside. `cwd` is the folder it runs in, likewise. `environment` is what the
     script itself gives it. `repeated` is true inside a loop or a function that is called twice.
+    `wrappings` are the commands in front of the launcher, `mounts` what its container sees.
     """
 
     launcher: str
@@ -76,6 +122,13 @@ class TrainingCommand:
     environment: Mapping[str, Assignment] = field(default_factory=dict)
     cwd: str | None = "."
     repeated: bool = False
+    wrappings: tuple[Wrapping, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+
+    @property
+    def container(self) -> Wrapping | None:
+        """The command that puts the training into a container."""
+        return next((w for w in self.wrappings if w.is_container), None)
 
     def argument(self, name: str) -> Argument | None:
         """The program's argument of that name; the last one, if it is given several times."""

@@ -14,6 +14,7 @@ from infrarsi.scripts.interpreter import Interpreter, Invocation, Site
 from infrarsi.scripts.launching import Launched, raw_of, recognise
 from infrarsi.scripts.model import Assignment, TrainingCommand, Write
 from infrarsi.scripts.state import State, Variable
+from infrarsi.scripts.wrapping import on_host
 
 _WRITERS = ("tee", "mkdir", "touch", "rm", "rmdir", "cp", "mv", "ln", "rsync")
 _INTO_LAST = ("cp", "mv", "ln", "rsync")
@@ -114,18 +115,21 @@ class Reading:
     def _public(self, launched: Launched) -> TrainingCommand:
         state = launched.invocation.state
         entry = launched.entry.text
+        cwd = launched.chain.folder(state.cwd, self.expander.folders.resolve)
         return TrainingCommand(
             launcher=launched.launcher,
             launcher_options=tuple(s.argument for s in launched.options),
             entry=entry,
             entry_raw=raw_of(launched.entry, self.expander),
-            script=self._script(entry, launched.is_module, state),
+            script=self._script(entry, launched, cwd),
             is_module=launched.is_module,
             arguments=tuple(s.argument for s in launched.slots),
             line=self.expander.line(launched.invocation.node),
             environment=self._environment(launched),
-            cwd=state.cwd,
+            cwd=cwd,
             repeated=self.is_repeated(launched),
+            wrappings=launched.chain.public(),
+            mounts=launched.chain.mounts(),
         )
 
     def _environment(self, launched: Launched) -> dict[str, Assignment]:
@@ -144,12 +148,15 @@ class Reading:
         value = None if field.text is None else field.text[len(name) + 1 :]
         return Assignment(name, value, raw_of(field, self.expander), field.line, True)
 
-    def _script(self, entry: str | None, is_module: bool, state: State) -> str | None:
+    def _script(self, entry: str | None, launched: Launched, cwd: str | None) -> str | None:
         if entry is None:
             return None
-        if is_module:
-            return self.expander.folders.resolve(entry.replace(".", "/") + ".py", state.cwd)
-        return self.expander.folders.resolve(entry, state.cwd)
+        if launched.is_module:
+            return self.expander.folders.resolve(entry.replace(".", "/") + ".py", cwd)
+        if launched.chain.container is not None and entry.startswith("/"):
+            outside = on_host(entry, launched.chain.mounts())
+            entry = outside if outside is not None else entry
+        return self.expander.folders.resolve(entry, cwd)
 
     def assignments(self) -> dict[str, Assignment]:
         """The variables at the script's end, those of the training command's prefix left out."""
