@@ -168,13 +168,19 @@ def _kind_of(job: Job, project: Project) -> str:
 def existing(target: Path) -> Path | None:
     """The infrarsi.yaml of a target: itself, beside it, or above it in its repository."""
     target = target.resolve()
-    if target.is_file() and target.suffix in (".yaml", ".yml"):
+    if target.is_file() and target.suffix in (".yaml", ".yml") and not _is_manifest(target):
         return target
     folder = target if target.is_dir() else target.parent
     above = [folder, *folder.parents]
     tops = [i for i, place in enumerate(above) if (place / ".git").exists()]
     inside = above[: tops[0] + 1] if tops else above[:1]
     return next((p / FILE_NAME for p in inside if (p / FILE_NAME).is_file()), None)
+
+
+def _is_manifest(path: Path) -> bool:
+    from infrarsi.draft.manifests import looks_like_manifest
+
+    return path.name != FILE_NAME and looks_like_manifest(path)
 
 
 def _loaded(path: Path) -> Job:

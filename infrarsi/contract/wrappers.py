@@ -64,8 +64,8 @@ _SRUN = Wrapper(
     bare=_words(
         "E preserve-env H hold I immediate k no-kill K kill-on-bad-exit l label O overcommit "
         "Q quiet s oversubscribe u unbuffered v verbose vv vvv X disable-status Z no-allocate "
-        "exclusive overlap exact whole pty contiguous spread-job multi-prog test-only use-min-nodes "
-        "reboot no-container-mount-home container-mount-home container-remap-root "
+        "exclusive overlap exact whole pty contiguous spread-job multi-prog test-only "
+        "use-min-nodes reboot no-container-mount-home container-mount-home container-remap-root "
         "no-container-remap-root container-writable container-readonly container-entrypoint "
         "no-container-entrypoint no-container-entrypoint-log container-entrypoint-log h help V"
     ),
@@ -126,7 +126,7 @@ _SINGLE = {
         Wrapper("numactl", bare=_words("l localalloc s show H hardware a all")),
         Wrapper("nice"),
         Wrapper("ionice", bare=_words("t ignore")),
-        Wrapper("time", bare=_words("p v a q verbose portability append quiet")),
+        Wrapper("time", bare=_words("p v a q verbose portability append quiet"), assigns=True),
         Wrapper("exec", bare=_words("c l cl")),
         Wrapper("xvfb-run", bare=_words("a auto-servernum l listen-tcp")),
         Wrapper("unbuffer", bare=_words("p")),

@@ -12,11 +12,12 @@ from infrarsi.contract.project import Requirements, Verify
 from infrarsi.draft import knobs, stack
 from infrarsi.draft import resuming as resumes
 from infrarsi.draft.batch import batch_settings, micro_batch
+from infrarsi.draft.containers import insist_on_reach
 from infrarsi.draft.environment import environment_knobs
 from infrarsi.draft.knobs import Found, Surroundings
 from infrarsi.draft.machine import Machine
-from infrarsi.draft.nodes import asked_nodes, insist_on_tasks
 from infrarsi.draft.parsers import insist_on_known, undefined
+from infrarsi.draft.placing import Placement, placement
 from infrarsi.draft.programs import SHELL_SUFFIXES, files
 from infrarsi.draft.reading import read_settings
 from infrarsi.draft.roles import Role, digest, roles
@@ -30,8 +31,6 @@ from infrarsi.draft.workload import Length, length
 from infrarsi.draft.workload_facts import Fact
 from infrarsi.errors import UserError
 
-_PER_NODE = ("nproc_per_node", "nproc-per-node")
-_ALL = ("gpu", "auto", "cuda")
 _FORMATS = "give a YAML, TOML, JSON or Python file"
 _CPU_FLAGS = ("--use-cpu", "--no-cuda", "--cpu")
 _DEVICE_FLAGS = ("--device", "--accelerator")
@@ -165,11 +164,20 @@ class _Drafting:
         self.notes: list[str] = []
         self.unknowns: list[str] = []
         self.evidence: list[Evidence] = []
+        self.notes += [*target.notes, *insist_on_reach(target)]
+        self.placement: Placement = placement(target)
+        self.notes += self.placement.notes
         self.settings = self._settings(config)
         self.around = self._surroundings(machine)
-        self.nodes, self.nodes_place = asked_nodes(target)
         self.reading = read_stack(
-            kind, target, sources, self.settings, self.around, environ, self._world(), self.nodes
+            kind,
+            target,
+            sources,
+            self.settings,
+            self.around,
+            environ,
+            self._world(),
+            self.placement.nodes,
         )
 
     def tell(self, *path: str, told: str) -> None:
@@ -241,31 +249,23 @@ class _Drafting:
         return tuple(setting for setting in told.settings if setting not in strange)
 
     def _surroundings(self, machine: Machine) -> Surroundings:
-        is_gpu = machine.gpus > 0 and self._uses_gpu()
-        per_node = next((o for n in _PER_NODE if (o := self.target.training.option(n))), None)
-        default = machine.gpus if is_gpu else 1
-        if per_node is None or self.target.training.launcher == "python":
-            return Surroundings(machine, 1, is_gpu)
-        text = str(per_node.value)
-        if text.isdigit():
-            return Surroundings(machine, max(1, int(text)), is_gpu)
-        if text not in _ALL:
-            reason = per_node.expression or text
-            self.unknowns.append(
-                f"the processes on a node ({self.target.where}:{per_node.line}: `{reason}`); "
-                f"{default} is assumed"
-            )
-        return Surroundings(machine, default, is_gpu)
+        gpus, told = self.placement.gpus, self.placement.processes
+        asked = gpus.number if gpus is not None and gpus.number else 0
+        is_gpu = (machine.gpus > 0 or asked > 0) and self._uses_gpu()
+        default = (asked or machine.gpus) if is_gpu else 1
+        self.unknowns += [f"{text}; {default} is assumed" for text in self.placement.unknowns]
+        if told is None:
+            alone = self.target.training.launcher == "python"
+            return Surroundings(machine, 1 if alone else default, is_gpu)
+        return Surroundings(machine, max(1, told.number or default), is_gpu)
 
     def _world(self) -> int | None:
         """The processes of the job; None where the launcher decides on what is not read here."""
-        launcher = self.target.training.launcher
-        if launcher == "python" and self.kind.name == "native-ddp":
-            return self.around.processes
-        per_node = next((o for n in _PER_NODE if (o := self.target.training.option(n))), None)
-        if per_node is None or not str(per_node.value).isdigit():
-            return None
-        return self.around.processes * self.nodes
+        told, nodes = self.placement.processes, self.placement.nodes
+        if told is not None:
+            return None if told.number is None else told.number * nodes
+        is_alone = self.target.training.launcher == "python" and self.kind.name == "native-ddp"
+        return self.around.processes if is_alone and nodes == 1 else None
 
     def _uses_gpu(self) -> bool:
         for setting in self.settings:
@@ -289,27 +289,42 @@ class _Drafting:
     def _launch(self) -> Launch:
         training = self.target.training
         self.tell("launch", "command", told=f"starts {self.target.entry} by {training.launcher}")
-        nodes, place = self.nodes, self.nodes_place
-        by_srun = insist_on_tasks(self.target)
-        if by_srun:
-            self.notes.append(by_srun)
-        if nodes != 1:
-            self.tell("launch", "nodes", told=f"{place} asks for as many")
+        placed = self.placement
+        by_srun = next((w for w in training.wrappings if w.kind == "slurm"), None)
+        if by_srun is not None:
             self.notes.append(
-                f"{place}: the job asks for {nodes} nodes; this version runs jobs of one node only"
+                f"{self.target.where}:{by_srun.line}: srun starts the training, so every run needs "
+                "Slurm here"
             )
-        if self.around.is_gpu:
-            self.tell(
-                "launch", "gpus_per_node", told=f"processes on a node: {self.around.processes}"
+        if placed.nodes != 1:
+            self.tell("launch", "nodes", told=f"{placed.nodes_place} asks for as many")
+            self.notes.append(
+                f"{placed.nodes_place}: the job asks for {placed.nodes} nodes; this version runs "
+                "jobs of one node only"
             )
-        else:
-            self.tell("launch", "gpus_per_node", told="no GPU here, or the job uses none")
         return Launch(
             command=self.target.command,
-            nodes=nodes,
-            gpus_per_node=self.around.processes if self.around.is_gpu else 0,
+            nodes=placed.nodes,
+            gpus_per_node=self._gpus(placed),
             script=self.target.script_path,
         )
+
+    def _gpus(self, placed: Placement) -> int:
+        """The GPUs of a node: as many as are asked for, else one for each process."""
+        processes = self.around.processes
+        if not self.around.is_gpu:
+            self.tell("launch", "gpus_per_node", told="no GPU here, or the job uses none")
+            return 0
+        if placed.gpus is None or placed.gpus.number is None:
+            self.tell("launch", "gpus_per_node", told=f"processes on a node: {processes}")
+            return processes
+        self.tell("launch", "gpus_per_node", told=f"{placed.gpus.place} asks for as many")
+        if placed.gpus.number != processes:
+            self.notes.append(
+                f"{placed.gpus.place}: {placed.gpus.number} GPUs on a node are asked for, but "
+                f"{processes} processes are started on it"
+            )
+        return placed.gpus.number
 
     def _workload(self, size: Length) -> Workload:
         self.tell("workload", "planned_steps", told=size.origin)
@@ -345,7 +360,7 @@ class _Drafting:
         if why:
             self.notes.append(why)
         offered = [] if split is None else [split]
-        offered += self.reading.knobs(self.nodes)
+        offered += self.reading.knobs(self.placement.nodes)
         taken = {item.knob.family for item in offered}
         for item in knobs.from_settings(self.reading.other_settings, self.around):
             if item.knob.family not in taken:

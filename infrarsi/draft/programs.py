@@ -6,23 +6,28 @@ from pathlib import Path
 from infrarsi.errors import UserError
 
 SHELLS = ("bash", "sh", "dash")
-SHELL_SUFFIXES = (".sh", ".bash")
+SHELL_SUFFIXES = (".sh", ".bash", ".sbatch", ".slurm")
 PYTHON_SUFFIXES = (".py",)
+_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\xef\xbb\xbf": "UTF-8"}
 _DEPTH = 3  # folders below the target that are looked into
 _SKIPPED = ("node_modules", "venv", "env", "site-packages", "__pycache__", "tests", "test")
 
 
 def shell_text(path: Path) -> str:
     """The script's text; raises UserError for what bash would not run."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        text = "\0"
+    text = readable_text(path)
     if "\0" in text:
         raise UserError(
             "this is not a text file, so it is no bash script",
             where=str(path),
             fix="name the launch script, or the Python entry",
+        )
+    ending = text.find("\r\n")
+    if ending >= 0:
+        raise UserError(
+            "its lines end as on Windows (CRLF), so bash takes the ends for parts of the words",
+            where=f"{path}:{text.count(chr(10), 0, ending) + 1}",
+            fix="convert it (`sed -i 's/\\r$//' FILE`)",
         )
     first = text.partition("\n")[0]
     if first.startswith("#!"):
@@ -42,6 +47,39 @@ def shell_text(path: Path) -> str:
             fix="name the launch script (`train.sh`) or the Python entry (`train.py`)",
         )
     return text
+
+
+def readable_text(path: Path) -> str:
+    """A file's text; bytes that are no text read as NUL.
+
+    Raises UserError for a file that may not be read, or in another encoding than UTF-8.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"the file cannot be read: {error.strerror}",
+            where=str(path),
+            fix="give yourself the right to read it, or name another file",
+        ) from error
+    for mark, name in _MARKS.items():
+        if data.startswith(mark):
+            raise UserError(
+                f"the file begins with a byte order mark ({name}), which bash does not understand",
+                where=f"{path}:1",
+                fix="save it as UTF-8 without a mark",
+            )
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if b"\0" in data:
+            return "\0"
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"the byte {data[error.start]:#04x} is not UTF-8: the file is in another encoding",
+            where=f"{path}:{line}",
+            fix="convert it (`iconv -f latin1 -t utf-8`)",
+        ) from error
 
 
 def is_python(path: Path) -> bool:

@@ -5,27 +5,28 @@ import posixpath
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from infrarsi.draft.choosing import choose
+from infrarsi.draft.manifests import Count, looks_like_manifest, read_manifest
 from infrarsi.draft.programs import (
     PYTHON_SUFFIXES,
-    SHELL_SUFFIXES,
     SHELLS,
-    files,
     is_python,
     listing,
+    readable_text,
     shell_text,
     steps_an_optimizer,
-    trains,
 )
 from infrarsi.draft.repository import common_folder, git_root, is_tracked
+from infrarsi.draft.slurm import Request, header
+from infrarsi.draft.starting import TRAINING_NAME, Start, followed
+from infrarsi.draft.transplanting import localized, nothing_here
 from infrarsi.errors import UserError
 from infrarsi.scripts import Script, TrainingCommand
 
 _VARIABLE = re.compile(r"\$\{?(\w+)\}?")
-_TRAINING = re.compile(r"(^|_)(pre)?train(?!.*(eval|test|data|token))|finetune|fine_tune", re.I)
-_LAUNCH = re.compile(r"train|tune|launch|run|main|start", re.I)
 _FOLDERS_ABOVE = 3  # outside a repository
 
 
@@ -34,6 +35,7 @@ class Target:
     """A launch that is understood: paths are relative to `root`, `cwd` is where training runs.
 
     `script_path` is None where there is no launch script and settings edit the command itself.
+    `request` is what a batch script asks Slurm for, `replicas` and `gpus` are those of a manifest.
     """
 
     root: Path
@@ -43,20 +45,15 @@ class Target:
     training: TrainingCommand
     entry: str
     cwd: str
+    request: Request | None = None
+    replicas: Count | None = None
+    gpus: Count | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
         """The script (or `launch.command`) for messages."""
         return self.script_path or "launch.command"
-
-
-@dataclass(frozen=True)
-class _Launch:
-    """One way to start: the script's text and name as seen from `run_dir`."""
-
-    run_dir: Path
-    script_file: Path | None
-    script: Script
 
 
 def locate(
@@ -85,12 +82,29 @@ def locate(
         found = _from_command(folder, command, environ, root)
     else:
         if target.is_dir():
-            target = _choose(target, entry, environ)
-        is_bare = is_python(target)
-        found = _from_python(target, environ) if is_bare else _from_script(target, (), environ)
+            target = choose(target, entry, environ, lambda path: _program_of(path, environ))
+        found = _from_file(target, environ)
     if entry is not None:
         _insist_on_entry(found, folder, entry)
     return found
+
+
+def _from_file(path: Path, environ: Mapping[str, str]) -> Target:
+    if is_python(path):
+        return _from_python(path, environ)
+    if looks_like_manifest(path):
+        return _from_manifest(path, environ)
+    return _from_script(path, (), environ)
+
+
+def _is_found(launch: Start) -> bool:
+    return launch.is_readable and _entry_file(launch) is not None
+
+
+def _program_of(path: Path, environ: Mapping[str, str]) -> Path:
+    """The program that a launch script starts."""
+    target = _from_script(path, (), environ)
+    return (target.root / target.entry).resolve()
 
 
 def _insist_on_entry(found: Target, folder: Path, entry: str) -> None:
@@ -119,51 +133,56 @@ def _from_command(
         words = words[1:]
     if words and (folder / words[0]).is_file() and not is_python(folder / words[0]):
         name = posixpath.normpath(words[0])
-        script = Script.parse(
-            shell_text(folder / name),
-            name,
-            script_arguments=tuple(words[1:]),
-            environ=environ,
-            root=str(folder),
-        )
-        return _finish(_Launch(folder, folder / name, script), command, root)
+        start = _script_start(folder, folder / name, tuple(words[1:]), environ, is_given=True)
+        return _finish(start, command, root)
     script = Script.parse(command, environ=environ, root=str(folder))
-    return _finish(_Launch(folder, None, script), command, root)
+    return _finish(followed(Start(folder, None, script, folder), environ), command, root)
 
 
 def _from_python(path: Path, environ: Mapping[str, str]) -> Target:
     """A bare entry runs in its own folder; see `with_torchrun`."""
     command = f"python {shlex.quote(path.name)}"
     script = Script.parse(command, environ=environ, root=str(path.parent))
-    return _finish(_Launch(path.parent, None, script), command)
+    return _finish(Start(path.parent, None, script, path.parent), command)
 
 
 def with_torchrun(target: Target, processes: int, environ: Mapping[str, str]) -> Target:
     """The same bare entry, started by torchrun."""
     command = f"torchrun --standalone --nproc_per_node={processes} {shlex.quote(target.entry)}"
     script = Script.parse(command, environ=environ, root=str(target.root))
-    return _finish(_Launch(target.root, None, script), command)
+    return _finish(Start(target.root, None, script, target.root), command)
 
 
 def _from_script(path: Path, arguments: tuple[str, ...], environ: Mapping[str, str]) -> Target:
     """A script is run in its own folder, unless its entry is only found from a folder above."""
-    text = shell_text(path)
-    launches = []
-    for folder in _run_folders(path):
-        name = path.relative_to(folder).as_posix()
-        script = Script.parse(
-            text, name, script_arguments=arguments, environ=environ, root=str(folder)
-        )
-        launches.append(_Launch(folder, path, script))
-    good = [launch for launch in launches if _entry_file(launch) is not None]
+    launches = [_script_start(f, path, arguments, environ) for f in _run_folders(path)]
+    good = [launch for launch in launches if _is_found(launch)]
     if not good:
-        known = [launch for launch in launches if _working_folder(launch) is not None]
+        launches[0].training()  # where even its own folder shows no training, that is the error
+        known = [launch for launch in launches if launch.is_readable and _working_folder(launch)]
         raise _no_entry((known or launches)[0])
     chosen = good[0]
     if len(good) > 1 and _working_folder(good[1]) == _working_folder(chosen):
         # The script changes to a folder of its own choice: the command from the top is plainer.
         chosen = good[-1] if _working_folder(good[-1]) == _working_folder(chosen) else good[1]
     return _finish(chosen, None)
+
+
+def _script_start(
+    folder: Path,
+    path: Path,
+    arguments: tuple[str, ...],
+    environ: Mapping[str, str],
+    *,
+    is_given: bool = False,
+) -> Start:
+    """A script as it is run from a folder, with the variables that Slurm would give it."""
+    text = shell_text(path)
+    name = path.relative_to(folder).as_posix()
+    request = header(text, name, is_given=is_given)
+    seen = dict(environ) if request is None else {**environ, **request.variables()}
+    script = Script.parse(text, name, script_arguments=arguments, environ=seen, root=str(folder))
+    return followed(Start(folder, path, script, folder, request), seen)
 
 
 def _run_folders(path: Path) -> list[Path]:
@@ -179,7 +198,7 @@ def _run_folders(path: Path) -> list[Path]:
     return folders
 
 
-def _finish(launch: _Launch, command: str | None, root: Path | None = None) -> Target:
+def _finish(launch: Start, command: str | None, root: Path | None = None) -> Target:
     entry, cwd = _entry_file(launch), _working_folder(launch)
     if entry is None or cwd is None:
         raise _no_entry(launch)
@@ -188,9 +207,11 @@ def _finish(launch: _Launch, command: str | None, root: Path | None = None) -> T
     script_path = None
     if launch.script_file is not None:
         script_path = launch.script_file.relative_to(root).as_posix()
+    first = launch.outermost
     if command is None:
-        name = launch.script.path if launch.run_dir.is_relative_to(root) else script_path
-        command = f"bash {shlex.quote(name or '')}"
+        own = first.script_file.relative_to(root).as_posix() if first.script_file else ""
+        name = first.script.path if launch.run_dir.is_relative_to(root) else own
+        command = f"{_scheduler_variables(launch)}bash {shlex.quote(name)}"
     if launch.run_dir != root and launch.run_dir.is_relative_to(root):
         command = f"cd {shlex.quote(launch.run_dir.relative_to(root).as_posix())} && {command}"
     return Target(
@@ -198,16 +219,49 @@ def _finish(launch: _Launch, command: str | None, root: Path | None = None) -> T
         command=command,
         script_path=script_path,
         script=launch.script,
-        training=launch.script.training_command(),
+        training=launch.training(),
         entry=entry.relative_to(root).as_posix(),
         cwd=cwd.relative_to(root).as_posix(),
+        request=launch.request,
     )
 
 
-def _project_root(launch: _Launch, entry: Path, cwd: Path) -> Path:
+def _scheduler_variables(launch: Start) -> str:
+    """What Slurm would give and the scripts use: a run here is not submitted to it."""
+    if launch.request is None:
+        return ""
+    by_srun = any(wrapping.kind == "slurm" for wrapping in launch.training().wrappings)
+    texts = launch.texts
+    return "".join(
+        f"{name}={shlex.quote(value)} "
+        for name, value in launch.request.variables().items()
+        if name in launch.request.exported
+        or re.search(rf"\b{name}\b", texts)
+        or (by_srun and name in ("SLURM_NNODES", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"))
+    )
+
+
+def _from_manifest(path: Path, environ: Mapping[str, str]) -> Target:
+    """The command of a manifest's pods, with its folders named as they are here."""
+    for folder in _run_folders(path):
+        local = localized(read_manifest(readable_text(path), path.name), folder, environ)
+        if local is None:
+            continue
+        script = Script.parse(local.command, environ=environ, root=str(folder))
+        start = followed(Start(folder, None, script, folder), environ)
+        found = _finish(start, local.command)
+        return replace(
+            found, replicas=local.nodes, gpus=local.gpus, notes=(*found.notes, *local.notes)
+        )
+    raise nothing_here(path)
+
+
+def _project_root(launch: Start, entry: Path, cwd: Path) -> Path:
     """The repository if it tracks the launch script, else the smallest folder with all parts."""
-    script_folder = launch.script_file.parent if launch.script_file else launch.run_dir
-    needed = common_folder([script_folder, cwd, entry.parent])
+    scripts = [s.script_file for s in (launch, launch.outermost) if s.script_file is not None]
+    folders = [script.parent for script in scripts] or [launch.run_dir]
+    script_folder = folders[0]
+    needed = common_folder([*folders, cwd, entry.parent])
     if needed in (Path(needed.anchor), Path.home()):
         raise UserError(
             f"the script is in {script_folder} and its entry in {entry.parent}: they share no "
@@ -221,18 +275,21 @@ def _project_root(launch: _Launch, entry: Path, cwd: Path) -> Path:
     return needed
 
 
-def _working_folder(launch: _Launch) -> Path | None:
-    cwd = launch.script.training_command().cwd
-    return None if cwd is None else (launch.run_dir / cwd).resolve()
+def _working_folder(launch: Start) -> Path | None:
+    cwd = launch.training().cwd
+    return None if cwd is None else (launch.start_dir / cwd).resolve()
 
 
-def _entry_file(launch: _Launch) -> Path | None:
-    return _file_of(launch, launch.script.training_command())
+def _entry_file(launch: Start) -> Path | None:
+    return _file_of(launch, launch.training())
 
 
-def _file_of(launch: _Launch, training: TrainingCommand) -> Path | None:
+def _file_of(launch: Start, training: TrainingCommand) -> Path | None:
     """The program that a command starts, None where it cannot be known or is not there."""
-    cwd = None if training.cwd is None else (launch.run_dir / training.cwd).resolve()
+    if training.script is not None and not training.is_module:
+        path = (launch.start_dir / training.script).resolve()
+        return path if path.is_file() else None
+    cwd = None if training.cwd is None else (launch.start_dir / training.cwd).resolve()
     if cwd is None or not training.entry:
         return None
     if not training.is_module:
@@ -273,9 +330,9 @@ def python_path(script: Script, cwd: Path) -> list[Path]:
     return [(cwd / item).resolve() for item in text.split(":") if item and "$" not in item]
 
 
-def _insist_on_one(launch: _Launch) -> None:
+def _insist_on_one(launch: Start) -> None:
     """A script that starts two trainings, or one of them twice, is not one job."""
-    chosen = launch.script.training_command()
+    chosen = launch.training()
     where = launch.script.where
     fix = "make a script that starts only the one to be made faster, or give it with --command"
     if chosen.repeated:
@@ -285,11 +342,11 @@ def _insist_on_one(launch: _Launch) -> None:
             where=f"{where}:{chosen.line}",
             fix=fix,
         )
-    for other in launch.script.programs():
+    for other in launch.programs():
         if (other.line, other.entry) == (chosen.line, chosen.entry):
             continue
         file = _file_of(launch, other)
-        if _TRAINING.search(posixpath.basename(other.entry or "")) or (
+        if TRAINING_NAME.search(posixpath.basename(other.entry or "")) or (
             file is not None and steps_an_optimizer(file)
         ):
             raise UserError(
@@ -306,8 +363,8 @@ class MissingEntry(UserError):
     is_module = False
 
 
-def _no_entry(launch: _Launch) -> UserError:
-    training = launch.script.training_command()
+def _no_entry(launch: Start) -> UserError:
+    training = launch.training()
     where = f"{launch.script.path or 'launch.command'}:{training.line}"
     if not training.entry or training.cwd is None:
         return UserError(
@@ -316,7 +373,7 @@ def _no_entry(launch: _Launch) -> UserError:
             where=where,
             fix="write the program's path out, or give the whole command with --command",
         )
-    folder = launch.run_dir / (training.cwd or ".")
+    folder = launch.start_dir / (training.cwd or ".")
     near = _nearest(folder, training.entry) if not training.is_module else None
     fix = "correct the path, or run the command from another folder with --command"
     error = MissingEntry(
@@ -336,70 +393,3 @@ def _nearest(folder: Path, entry: str) -> str | None:
         posixpath.basename(entry), [name for name in names if name.endswith(PYTHON_SUFFIXES)], n=1
     )
     return posixpath.join(posixpath.dirname(entry), near[0]) if near else None
-
-
-def _choose(folder: Path, entry: str | None, environ: Mapping[str, str]) -> Path:
-    """The launch script or the entry of a folder; raises UserError unless there is just one."""
-    if entry is not None and not (folder / entry).is_file():
-        raise UserError(
-            f"there is no {entry!r} in {folder}; there are {listing(folder)}",
-            where="--entry",
-            fix="give the Python file that trains, relative to the project",
-        )
-    scripts, broken = _scripts_of(folder, entry, environ)
-    if not scripts and entry is not None:
-        return folder / entry
-    if not scripts and len(broken) == 1:  # another program instead of it would be another job
-        raise next(iter(broken.values()))
-    found = [*scripts, *broken]
-    found = found or [path for path in files(folder, PYTHON_SUFFIXES) if trains(path)]
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(repr(path.relative_to(folder).as_posix()) for path in found[:12])
-    if found:
-        first = next(iter(broken.values()), None)
-        why = f" ({first.where}: {first.what})" if first is not None else ""
-        raise UserError(
-            f"{len(found)} files may start the training: {names}{why}",
-            where=str(folder),
-            fix="name one of them, or choose with --entry or --command",
-        )
-    raise UserError(
-        "no launch script and no Python file that trains was found in this folder; there are "
-        + listing(folder),
-        where=str(folder),
-        fix="name the launch script, or give --entry or --command",
-    )
-
-
-def _scripts_of(
-    folder: Path, entry: str | None, environ: Mapping[str, str]
-) -> tuple[list[Path], dict[Path, UserError]]:
-    """Scripts that start a training (`entry`, if it is given), and those that should but cannot."""
-    scripts: list[Path] = []
-    broken: dict[Path, UserError] = {}
-    for path in files(folder, SHELL_SUFFIXES):
-        try:
-            target = _from_script(path.resolve(), (), environ)
-        except UserError as error:
-            if entry is None and _starts_a_program(path, environ):
-                broken[path] = error
-            continue
-        started = (target.root / target.entry).resolve()
-        if entry is None or started == (folder / entry).resolve():
-            scripts.append(path)
-    if scripts:  # a broken helper is no rival of a script that works, a launch script is one
-        broken = {
-            path: error
-            for path, error in broken.items()
-            if path.parent == folder and _LAUNCH.search(path.stem)
-        }
-    return scripts, broken
-
-
-def _starts_a_program(path: Path, environ: Mapping[str, str]) -> bool:
-    try:
-        text = shell_text(path)
-        return bool(Script.parse(text, path.name, environ=environ).programs())
-    except UserError:
-        return False

@@ -13,7 +13,7 @@ from infrarsi.errors import UserError
 from infrarsi.node import tree as trees
 from infrarsi.node.captured_log import CapturedLog
 from infrarsi.node.checkpoints import left_by_run
-from infrarsi.node.collector import Collector, WitnessConfig
+from infrarsi.node.collector import INJECT_DIR, SOCKET_VARIABLE, Collector, WitnessConfig
 from infrarsi.node.digests import Digests
 from infrarsi.node.environment import CommandEnvironment, command_environment
 from infrarsi.node.inventory import kernel_kills, local_node
@@ -21,6 +21,7 @@ from infrarsi.node.kept import keep
 from infrarsi.node.outcomes import Ending, Evidence, Judged, classify, judge_plain
 from infrarsi.node.patience import Patience, Rules
 from infrarsi.node.printed import printed_numbers
+from infrarsi.node.stand_ins import stand_ins
 from infrarsi.node.supervised import Ended, Supervised
 from infrarsi.ports import Progress
 
@@ -236,6 +237,7 @@ class _Execution:
         variables = environment.variables
         if collector is not None:
             variables = {**variables, **collector.environment(variables)}
+            variables = {**variables, **self._stand_ins(tree, variables)}
         with self.lock:
             if collector is not None and not self.stopped:
                 collector.start_clock()
@@ -264,6 +266,23 @@ class _Execution:
             if log is not None:
                 log.close()
         return ending, detail, ended, log
+
+    def _stand_ins(self, tree: trees.WorkTree, variables: dict[str, str]) -> dict[str, str]:
+        """For a job that starts its training in a container."""
+        witness = variables[SOCKET_VARIABLE]
+        return stand_ins(
+            tree.scratch.with_name("bin"),
+            variables,
+            writable=(
+                str(tree.folder),
+                str(tree.sinks),
+                str(tree.scratch.parent),
+                self.request.cache_dir,
+                os.path.dirname(witness),
+            ),
+            readable=(str(INJECT_DIR.parent), *tree.links.values()),
+            passed=(SOCKET_VARIABLE, *self.request.overlay.env),
+        )
 
     def _watch(
         self, supervised: Supervised, collector: Collector | None

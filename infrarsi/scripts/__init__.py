@@ -7,7 +7,24 @@
 Used by `draft` (reading) and `workspace` (editing).
 """
 
-from infrarsi.scripts.model import Argument, Assignment, TrainingCommand, Write
+from infrarsi.scripts.model import (
+    Argument,
+    Assignment,
+    Mount,
+    ScriptCall,
+    TrainingCommand,
+    Wrapping,
+    Write,
+)
 from infrarsi.scripts.script import Script
 
-__all__ = ["Argument", "Assignment", "Script", "TrainingCommand", "Write"]
+__all__ = [
+    "Argument",
+    "Assignment",
+    "Mount",
+    "Script",
+    "ScriptCall",
+    "TrainingCommand",
+    "Wrapping",
+    "Write",
+]

@@ -6,7 +6,7 @@ places, so that a flag that came out of `$ARGS` can be changed inside the string
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -138,7 +138,7 @@ class LineAt:
         return bisect_right(self._starts, offset)
 
 
-def split(atoms: Sequence[Atom], line: int, line_at: LineAt) -> list[Field]:
+def split(atoms: Sequence[Atom], line: int, line_at: Callable[[int], int]) -> list[Field]:
     """Word splitting at unguarded blanks; an empty unguarded value gives no field."""
     fields: list[Field] = []
     current: list[Atom] = []
@@ -154,7 +154,7 @@ def split(atoms: Sequence[Atom], line: int, line_at: LineAt) -> list[Field]:
     return fields
 
 
-def _field(atoms: list[Atom], line: int, line_at: LineAt) -> Field:
+def _field(atoms: list[Atom], line: int, line_at: Callable[[int], int]) -> Field:
     first = atoms[0]
     if isinstance(first, Char) and first.start >= 0:
         line = line_at(first.start)

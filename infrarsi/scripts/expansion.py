@@ -1,6 +1,6 @@
 """Evaluating the words of a script as far as they are fixed by the script itself."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
@@ -41,7 +41,7 @@ class Expander:
         self.path = path
         self.folders = Folders(root)
         self.environ = environ
-        self.line_at = LineAt(source)
+        self.line_at: Callable[[int], int] = LineAt(source)
 
     def raw(self, node: Node) -> str:
         """A node's text as written."""
@@ -49,7 +49,7 @@ class Expander:
 
     def line(self, node: Node) -> int:
         """The line, from 1, that a node starts in."""
-        return node.start_point[0] + 1
+        return self.line_at(node.start_byte)
 
     def fields(self, node: Node, state: State) -> list[Field]:
         """What a word gives to a command: none, one or several fields."""
@@ -85,7 +85,7 @@ class Expander:
         if kind in ("command_name", "parenthesized_expression"):
             return tuple(a for child in node.named_children for a in self.atoms(child, state))
         if kind == "simple_expansion":
-            return self._value(self.raw(node)[1:], node, state)
+            return self._value(self.raw(node).lstrip()[1:], node, state)
         if kind == "expansion":
             return self._expansion(node, state)
         if kind == "arithmetic_expansion":
@@ -109,15 +109,17 @@ class Expander:
         return escaped(self.source, node.start_byte, node.end_byte, Quoting.BARE, None)
 
     def _double_quoted(self, node: Node, state: State) -> Atoms:
-        """The grammar leaves some blanks out of `string_content`, so gaps are read as text."""
+        """The grammar leaves some blanks out of `string_content`, so gaps are read as text.
+
+        Others it takes into the expansion that follows.
+        """
         atoms: list[Atoms] = []
         at = node.start_byte + 1
         for child in node.named_children:
             if child.type == "string_content":
                 continue
-            atoms.append(
-                escaped(self.source, at, child.start_byte, Quoting.DOUBLE, _ESCAPED_IN_DOUBLE)
-            )
+            begins = child.start_byte + len(self.raw(child)) - len(self.raw(child).lstrip())
+            atoms.append(escaped(self.source, at, begins, Quoting.DOUBLE, _ESCAPED_IN_DOUBLE))
             joined = self._joined(child, state)
             atoms.append(self.atoms(child, state) if joined is None else joined)
             at = child.end_byte

@@ -50,17 +50,23 @@ class Interpreter:
     """Runs over a syntax tree and collects `invocations` and assignment `sites`.
 
     A `forced` variable is exported with its value from the start; assignments do not change it.
+    `inside` is the command of an outer script that runs this one.
     """
 
-    def __init__(self, expander: Expander, forced: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        expander: Expander,
+        forced: Mapping[str, str] | None = None,
+        inside: "Invocation | None" = None,
+    ) -> None:
         self.expander = expander
         self.forced = {
             n: Variable(computed(v), None, v, 0, True) for n, v in (forced or {}).items()
         }
         self.invocations: list[Invocation] = []
         self.sites: list[Site] = []
-        self._conditions: list[str] = []
-        self._loops = 0
+        self._conditions = [inside.condition] if inside is not None and inside.condition else []
+        self._loops = 1 if inside is not None and inside.in_loop else 0
         self._depth = 0
         self._statement: Node | None = None
 

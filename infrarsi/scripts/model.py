@@ -77,6 +77,7 @@ class Wrapping:
     operands: tuple[str | None, ...]
     line: int
     is_container: bool = False
+    word: str | None = None  # the command as it is written, perhaps with its path
 
     def option(self, *names: str) -> str | None:
         """The value of the last option of one of these names, None where it is not known."""
@@ -97,6 +98,7 @@ class ScriptCall:
     cwd: str | None
     line: int
     wrappings: tuple[Wrapping, ...] = ()
+    mounts: tuple[Mount, ...] = ()
 
 
 @dataclass(frozen=True)

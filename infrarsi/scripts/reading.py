@@ -2,19 +2,28 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser, Tree
 
 from infrarsi.errors import UserError
-from infrarsi.scripts.atoms import Field, computed, guard, text_of
+from infrarsi.scripts.atoms import Char, Field, Hole, computed, guard, text_of, unguard
 from infrarsi.scripts.expansion import Expander
 from infrarsi.scripts.interpreter import Interpreter, Invocation, Site
-from infrarsi.scripts.launching import Launched, raw_of, recognise
-from infrarsi.scripts.model import Assignment, TrainingCommand, Write
+from infrarsi.scripts.launching import Launched, is_launcher, raw_of, recognise
+from infrarsi.scripts.model import (
+    Assignment,
+    Mount,
+    ScriptCall,
+    TrainingCommand,
+    Wrapping,
+    Write,
+)
+from infrarsi.scripts.nested import InnerExpander, Text
+from infrarsi.scripts.spelling import Edit
 from infrarsi.scripts.state import State, Variable
-from infrarsi.scripts.wrapping import on_host
+from infrarsi.scripts.wrapping import Chain, on_host
 
 _WRITERS = ("tee", "mkdir", "touch", "rm", "rmdir", "cp", "mv", "ln", "rsync")
 _INTO_LAST = ("cp", "mv", "ln", "rsync")
@@ -36,6 +45,8 @@ class Reading:
     sites: tuple[Site, ...]
     end: State
     where: str
+    forced: Mapping[str, str] | None = None
+    outer: "Outer | None" = None
 
     @classmethod
     def of(
@@ -44,39 +55,125 @@ class Reading:
         path: str,
         where: str,
         root: str,
-        environ: Mapping[str, str],
-        arguments: tuple[str, ...],
+        environ: Mapping[str, str | None],
+        arguments: tuple[str | None, ...] | None,
         forced: Mapping[str, str] | None = None,
     ) -> "Reading":
         """Parse and walk; a `forced` variable has its value from the start and keeps it."""
-        expander = Expander(source, path, root, environ)
+        known = {name: value for name, value in environ.items() if value is not None}
+        expander = Expander(source, path, root, known)
         tree = _parser().parse(source)
-        positional = tuple(Field(guard(computed(text)), 0) for text in arguments)
+        state = State(positional=None if arguments is None else _positional(arguments))
+        for name in environ.keys() - known.keys():
+            state.exported |= {name}
+            state.forget(name, f"${name}", 0)
         interpreter = Interpreter(expander, forced)
-        end = interpreter.run(tree.root_node, State(positional=positional))
+        end = interpreter.run(tree.root_node, state)
         return cls(
-            expander, tree, tuple(interpreter.invocations), tuple(interpreter.sites), end, where
+            expander,
+            tree,
+            tuple(interpreter.invocations),
+            tuple(interpreter.sites),
+            end,
+            where,
+            forced,
         )
+
+    @cached_property
+    def inner(self) -> tuple["Reading", ...]:
+        """The scripts that stand in words of this one: `bash -c "..."`, `eval "..."`, ssh."""
+        depth, outer = 0, self.outer
+        while outer is not None:
+            depth, outer = depth + 1, outer.reading.outer
+        if depth >= _MAX_DEPTH:
+            return ()
+        chains = [(i, Chain.of(i.fields, is_launcher)) for i in self.invocations]
+        return tuple(
+            self._inside(invocation, chain, chain.texts)
+            for invocation, chain in chains
+            if chain.texts is not None and recognise(invocation, self.expander) is None
+        )
+
+    def _inside(self, invocation: Invocation, chain: Chain, fields: tuple[Field, ...]) -> "Reading":
+        """The text of a command as a script of its own, in the state that it is started in."""
+        text = Text.of(fields, self.expander.line_at)
+        environ = self.expander.environ
+        passed = chain.environment(dict.fromkeys(environ))
+        before = invocation.state
+        exported = {n: v for n, v in before.variables.items() if n in before.exported}
+        variables = {
+            name: _variable_of(name, found) if isinstance(found, Field) else found
+            for name, found in chain.environment(exported).items()
+        }
+        kept = before.variables if chain.is_eval else variables
+        folder = chain.folder(before.cwd, self.expander.folders.resolve)
+        state = State(
+            variables={**kept, **text.unknown},
+            functions=dict(before.functions) if chain.is_eval else {},
+            exported=frozenset(variables) if not chain.is_eval else before.exported,
+            unset=before.unset,
+            positional=before.positional if chain.is_eval else chain.text_arguments,
+            cwd=None if chain.remote is not None else folder,
+        )
+        expander = InnerExpander(
+            text, self.expander, chain.mounts(), {n: v for n, v in environ.items() if n in passed}
+        )
+        tree = _parser().parse(text.source)
+        interpreter = Interpreter(expander, self.forced, invocation)
+        end = interpreter.run(tree.root_node, state)
+        found = tuple(interpreter.invocations), tuple(interpreter.sites)
+        outer = Outer(self, invocation, chain, text)
+        return Reading(expander, tree, *found, end, self.where, self.forced, outer)
+
+    def holder(self) -> "Reading":
+        """The reading that holds the training command itself: this one or one inside it."""
+        return self._chosen()[0]
+
+    def outward(self, edits: list[Edit], name: str) -> list[Edit]:
+        """Edits of this reading as edits of the whole script.
+
+        Raises UserError where a text is put together from several places.
+        """
+        reading = self
+        while reading.outer is not None:
+            found = reading.outer.text.outward(edits, reading.outer.reading.expander.source)
+            if found is None or not reading.outer.owns(found):
+                raise UserError(
+                    f"`{name}` cannot be changed inside the text that `{reading.outer.name}` gets, "
+                    "because it is put together from several places",
+                    where=f"{self.where}:{reading.outer.line}",
+                    fix="put the text into a script file of its own, or write it out in one place",
+                )
+            edits, reading = found, reading.outer.reading
+        return edits
 
     def launched(self) -> Launched:
         """The training command taken apart; raises UserError if there is none or no single one."""
-        found = [x for i in self.invocations if (x := recognise(i, self.expander)) is not None]
+        return self._chosen()[1]
+
+    def _found(self) -> list[tuple["Reading", Launched]]:
+        own = [x for i in self.invocations if (x := recognise(i, self.expander)) is not None]
+        return [(self, x) for x in own] + [pair for inner in self.inner for pair in inner._found()]
+
+    def _chosen(self) -> tuple["Reading", Launched]:
+        found = self._found()
         if not found:
             raise UserError(self._nothing(), where=self.where, fix=_FIX_NOTHING)
-        best = max(x.rank for x in found)
-        found = [x for x in found if x.rank == best]
-        certain = [x for x in found if not x.invocation.condition]
+        best = max(x.rank for _, x in found)
+        found = [pair for pair in found if pair[1].rank == best]
+        certain = [pair for pair in found if not pair[1].invocation.condition]
         chosen = certain or found
-        if len({x.invocation.node.start_byte for x in chosen}) > 1:
-            lines = sorted({self.expander.line(x.invocation.node) for x in chosen})
+        if len({(id(r.outer), x.invocation.node.start_byte) for r, x in chosen}) > 1:
+            lines = sorted({r.expander.line(x.invocation.node) for r, x in chosen})
             listed = ", ".join(str(line) for line in lines)
             raise UserError(
-                f"{len(lines)} commands may start the training, in lines {listed}",
+                f"{len(chosen)} commands may start the training, in lines {listed}",
                 where=f"{self.where}:{lines[0]}",
                 fix="make a script that starts only the one to be optimised",
             )
-        self._check_syntax(chosen[-1])
-        return chosen[-1]
+        reading, launched = chosen[-1]
+        reading._check_syntax(launched)
+        return reading, launched
 
     def _nothing(self) -> str:
         names = sorted({f.text for i in self.invocations for f in i.fields[:1] if f.text})
@@ -100,17 +197,53 @@ class Reading:
         """Whether the training command runs more than once."""
         node = launched.invocation.node
         runs = [i for i in self.invocations if i.node.start_byte == node.start_byte]
-        return len(runs) > 1 or any(i.in_loop for i in runs)
+        if len(runs) > 1 or any(i.in_loop for i in runs):
+            return True
+        return self.outer is not None and self.outer.is_repeated
 
     def training_command(self) -> TrainingCommand:
         """The public form of `launched`."""
-        return self._public(self.launched())
+        reading, launched = self._chosen()
+        return reading._public(launched)
 
     def programs(self) -> tuple[TrainingCommand, ...]:
         """Every command that starts a Python program, each once, in the order of its lines."""
-        found = [x for i in self.invocations if (x := recognise(i, self.expander)) is not None]
-        each = {x.invocation.node.start_byte: x for x in found}
-        return tuple(self._public(each[start]) for start in sorted(each))
+        each = {(id(r.outer), x.invocation.node.start_byte): (r, x) for r, x in self._found()}
+        found = [reading._public(launched) for reading, launched in each.values()]
+        return tuple(sorted(found, key=lambda command: command.line))
+
+    def calls(self) -> tuple[ScriptCall, ...]:
+        """Other scripts that this one runs, each once."""
+        found: dict[int, ScriptCall] = {}
+        for invocation in self.invocations:
+            chain = Chain.of(invocation.fields, is_launcher)
+            words = chain.script_words()
+            if words is None or chain.texts is not None:
+                continue
+            state = invocation.state
+            environment = {n: a for n, a in self._assignments(state).items() if a.exported}
+            found[invocation.node.start_byte] = ScriptCall(
+                self._outside(words[0].text, chain),
+                tuple(None if w.condition else w.text for w in words[1:]),
+                {
+                    n: self._given(n, x) if isinstance(x, Field) else x
+                    for n, x in chain.environment(environment).items()
+                },
+                chain.folder(state.cwd, self.expander.folders.resolve),
+                self.expander.line(invocation.node),
+                self._wrappings(chain),
+                self._mounts(chain),
+            )
+        return tuple(found.values()) + tuple(c for inner in self.inner for c in inner.calls())
+
+    def _wrappings(self, chain: Chain) -> tuple[Wrapping, ...]:
+        if self.outer is None:
+            return chain.public()
+        return self.outer.reading._wrappings(self.outer.chain) + chain.public()
+
+    def _mounts(self, chain: Chain) -> tuple[Mount, ...]:
+        around = self.outer.reading._mounts(self.outer.chain) if self.outer is not None else ()
+        return around + chain.mounts()
 
     def _public(self, launched: Launched) -> TrainingCommand:
         state = launched.invocation.state
@@ -128,8 +261,8 @@ class Reading:
             environment=self._environment(launched),
             cwd=cwd,
             repeated=self.is_repeated(launched),
-            wrappings=launched.chain.public(),
-            mounts=launched.chain.mounts(),
+            wrappings=self._wrappings(launched.chain),
+            mounts=self._mounts(launched.chain),
         )
 
     def _environment(self, launched: Launched) -> dict[str, Assignment]:
@@ -153,10 +286,13 @@ class Reading:
             return None
         if launched.is_module:
             return self.expander.folders.resolve(entry.replace(".", "/") + ".py", cwd)
-        if launched.chain.container is not None and entry.startswith("/"):
-            outside = on_host(entry, launched.chain.mounts())
-            entry = outside if outside is not None else entry
+        entry = self._outside(entry, launched.chain) or entry
         return self.expander.folders.resolve(entry, cwd)
+
+    def _outside(self, path: str | None, chain: Chain) -> str | None:
+        """A path that may be one of a container, as the host has it."""
+        outside = on_host(path or "", self._mounts(chain))
+        return path if outside is None else outside
 
     def assignments(self) -> dict[str, Assignment]:
         """The variables at the script's end, those of the training command's prefix left out."""
@@ -226,6 +362,64 @@ class Reading:
         found.append(Write(text, raw, self.expander.line(target), by))
 
 
+@dataclass(frozen=True, eq=False)
+class Outer:
+    """Where an inner script stands: the reading around it, the command, and its text."""
+
+    reading: Reading
+    invocation: Invocation
+    chain: Chain
+    text: Text
+
+    @property
+    def name(self) -> str:
+        """The command that runs the text."""
+        return self.invocation.fields[0].text or "a shell"
+
+    @property
+    def line(self) -> int:
+        """The line of that command."""
+        return self.reading.expander.line(self.invocation.node)
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether that command runs more than once."""
+        start = self.invocation.node.start_byte
+        runs = [i for i in self.reading.invocations if i.node.start_byte == start]
+        again = self.reading.outer is not None and self.reading.outer.is_repeated
+        return len(runs) > 1 or any(i.in_loop for i in runs) or again
+
+    def owns(self, edits: list[Edit]) -> bool:
+        """Whether no other command gets what the edits touch."""
+        node = self.invocation.node
+        outside = [e for e in edits if not node.start_byte <= e.start <= e.end <= node.end_byte]
+        for other in self.reading.invocations:
+            command = other.fields[0].text if other.fields else None
+            if other.node.start_byte == node.start_byte or command in ("echo", "printf"):
+                continue
+            places = [a for f in other.fields for a in f.atoms if isinstance(a, Char)]
+            for edit in outside:
+                if any(a.start <= edit.end and edit.start <= a.end for a in places):
+                    return False
+        return True
+
+
+def _positional(arguments: tuple[str | None, ...]) -> tuple[Field, ...]:
+    """What a script is called with."""
+    return tuple(
+        Field((Hole(f"${number}", 0),) if text is None else guard(computed(text)), 0)
+        for number, text in enumerate(arguments, start=1)
+    )
+
+
+def _variable_of(name: str, field: Field) -> Variable:
+    """A variable that a word `NAME=value` of a wrapper gives."""
+    atoms = unguard(field.atoms[len(name) + 1 :])
+    raw = field.text or field.known_prefix
+    return Variable(atoms, None, raw, field.line, exported=True)
+
+
+_MAX_DEPTH = 4
 _FIX_NOTHING = "give the script that holds the training command, or set `launch.command`"
 
 

@@ -9,7 +9,7 @@ from infrarsi.errors import UserError
 from infrarsi.scripts.editing import remove_flag, remove_option, set_flag, set_option
 from infrarsi.scripts.environment import remove_env, set_env
 from infrarsi.scripts.launchers import gives_its_own, starts_processes
-from infrarsi.scripts.model import Assignment, TrainingCommand, Write, option_key
+from infrarsi.scripts.model import Assignment, ScriptCall, TrainingCommand, Write, option_key
 from infrarsi.scripts.reading import Reading
 from infrarsi.scripts.spelling import Edit, apply
 from infrarsi.scripts.variables import Files
@@ -23,14 +23,14 @@ class Script:
     """A launch script, or a bare command line (then `path` is "").
 
     `environ` is what the script is started in and `script_arguments` what it is called with; both
-    default to nothing. `root` is the text that stands for the project's folder in values: `pwd`
-    there prints it.
+    default to nothing. A value of None is one that cannot be known, and arguments of None are any.
+    `root` is the text that stands for the project's folder in values: `pwd` there prints it.
     """
 
     text: str
     path: str = ""
-    script_arguments: tuple[str, ...] = ()
-    environ: Mapping[str, str] = field(default_factory=dict)
+    script_arguments: tuple[str | None, ...] | None = ()
+    environ: Mapping[str, str | None] = field(default_factory=dict)
     root: str = "$PWD"
     files: Files | None = field(default=None, compare=False)
 
@@ -40,8 +40,8 @@ class Script:
         text: str,
         path: str = "",
         *,
-        script_arguments: tuple[str, ...] = (),
-        environ: Mapping[str, str] | None = None,
+        script_arguments: tuple[str | None, ...] | None = (),
+        environ: Mapping[str, str | None] | None = None,
         root: str = "$PWD",
         files: Files | None = None,
     ) -> "Script":
@@ -63,6 +63,16 @@ class Script:
         """The script taken apart; internal to this room."""
         return self._read()
 
+    @cached_property
+    def _holder(self) -> Reading:
+        """The reading that settings change: of the script, or of a text inside it."""
+        return self.reading.holder()
+
+    @property
+    def _is_command(self) -> bool:
+        """Whether there are no lines to put others between."""
+        return not self.path or b"\n" not in self._holder.expander.source.strip()
+
     def training_command(self) -> TrainingCommand:
         """The command that starts training; raises UserError if there is none or no single one."""
         return self.reading.training_command()
@@ -70,6 +80,10 @@ class Script:
     def programs(self) -> tuple[TrainingCommand, ...]:
         """Every command that starts a Python program, the training command among them."""
         return self.reading.programs()
+
+    def calls(self) -> tuple[ScriptCall, ...]:
+        """Other scripts that this one runs."""
+        return self.reading.calls()
 
     def assignments(self) -> dict[str, Assignment]:
         """The variables of the script at its end."""
@@ -88,7 +102,7 @@ class Script:
         """
         wanted = self._facts()
         wanted.arguments = _with(wanted.arguments, name, value)
-        edits = set_flag(self.reading, name, value, joined=joined)
+        edits = set_flag(self._holder, name, value, joined=joined)
         return self._edited(edits, wanted, name)
 
     def without_flag(self, name: str, *, bare: bool = False) -> "Script":
@@ -98,7 +112,7 @@ class Script:
         """
         wanted = self._facts()
         wanted.arguments = _without(wanted.arguments, name, bare)
-        return self._edited(remove_flag(self.reading, name, bare=bare), wanted, name)
+        return self._edited(remove_flag(self._holder, name, bare=bare), wanted, name)
 
     def is_launcher_option(self, name: str) -> bool:
         """Whether a flag of this name goes to the launcher, and not to the program.
@@ -115,13 +129,13 @@ class Script:
         """The script with one option of the launcher set; `-` and `_` in its name are the same."""
         wanted = self._facts()
         wanted.options[option_key(name)] = value
-        return self._edited(set_option(self.reading, name, value), wanted, name)
+        return self._edited(set_option(self._holder, name, value), wanted, name)
 
     def without_launcher_option(self, name: str) -> "Script":
         """The script without an option of the launcher."""
         wanted = self._facts()
         wanted.options.pop(option_key(name), None)
-        return self._edited(remove_option(self.reading, name), wanted, name)
+        return self._edited(remove_option(self._holder, name), wanted, name)
 
     def with_env(self, name: str, value: str) -> "Script":
         """The script with an environment variable of the training command set.
@@ -130,7 +144,7 @@ class Script:
         this value. Raises UserError where that cannot be proven.
         """
         self._insist_on_reaching(name)
-        edits = set_env(self.reading, name, value, self.files, is_command=not self.path)
+        edits = set_env(self._holder, name, value, self.files, is_command=self._is_command)
         wanted = self._facts({name: value})
         wanted.environment[name] = value
         return self._edited(edits, wanted, name)
@@ -147,7 +161,7 @@ class Script:
             wanted = self._without(name)._facts()
         wanted.environment.pop(name, None)
         edits = remove_env(
-            self.reading, name, self.files, is_command=not self.path, decides=decides
+            self._holder, name, self.files, is_command=self._is_command, decides=decides
         )
         return self._edited(edits, wanted, name)
 
@@ -199,6 +213,7 @@ class Script:
 
     def _edited(self, edits: list[Edit], wanted: "_Facts", name: str) -> "Script":
         """The edited script, refused unless reading it gives exactly what was asked for."""
+        edits = self._holder.outward(edits, name)
         source = apply(self.reading.expander.source, edits)
         new = replace(self, text=source.decode(errors="surrogateescape"))
         if new._facts().apart(name) != wanted.apart(name):

@@ -251,6 +251,7 @@ class Chain:
                 tuple(self.fields[index].text for index in wrapped.operands),
                 self.fields[wrapped.start].line,
                 is_container=wrapped is self.container,
+                word=self.fields[wrapped.start].text,
             )
             for wrapped in self.wrapped
         )

@@ -138,18 +138,6 @@ def test_a_number_of_nodes_that_repeats_the_header_is_known(write: Make) -> None
     assert read(write({"train.sh": text, "train.py": MAIN})).project.launch.nodes == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("#!/bin/bash\n#SBATCH --ntasks-per-node=4\nsrun python train.py\n", 2),
-        ("#!/bin/bash\nsrun -n 4 python train.py\n", 2),
-    ],
-)
-def test_processes_that_srun_starts_are_refused(write: Make, text: str, line: int) -> None:
-    root = write({"train.sh": text, "train.py": MAIN})
-    assert refused(root / "train.sh", "srun starts 4 processes").where == f"train.sh:{line}"
-
-
 def test_one_process_by_srun_is_said(write: Make) -> None:
     text = "#!/bin/bash\n#SBATCH --ntasks=1\nsrun python train.py\n"
     drafted = read(write({"train.sh": text, "train.py": MAIN}) / "train.sh")

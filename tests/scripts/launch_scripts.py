@@ -182,6 +182,30 @@ args="--lr 3e-4"
 [ "$COMPILE" = 1 ] && args+=" --compile"
 run torchrun --standalone --nproc_per_node=2 train.py config/x.py $args
 """,
+    "text of bash -c": """
+export N=2
+nice -n 5 bash -c "torchrun --nproc_per_node=2 train.py \\
+   --lr 3e-4 --name \\"x y\\" --rank \\$N --steps 3"
+""",
+    "text of bash -c in single quotes": """
+timeout 60 bash -ec 'cd . && export A=1
+torchrun --nproc_per_node=2 train.py --lr 3e-4 --name "a b"'
+""",
+    "text of bash -c with arguments": """
+bash -c 'torchrun --nproc_per_node=2 train.py --lr 3e-4 --steps "$1"' run 5
+""",
+    "text of bash -c out of a variable": """
+CMD="train.py \\
+    --lr 3e-4 \\
+    --steps 7"
+LAUNCHER="torchrun --nproc_per_node 2"
+echo "$LAUNCHER $CMD"
+bash -c "$LAUNCHER $CMD"
+""",
+    "eval of quoted text": """
+CMD="torchrun --nproc_per_node=2 train.py --name 'a b' --lr 3e-4"
+eval "$CMD"
+""",
     "suffix removed": """
 NAME=run.yaml
 torchrun --nproc_per_node=2 train.py --name ${NAME%.yaml} --dir ${NAME##*.} --lr 3e-4

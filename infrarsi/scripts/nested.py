@@ -1,0 +1,130 @@
+"""A script inside a word: the text of `bash -c "..."`, of `eval`, or what ssh is given.
+
+The text is what the outer shell makes of the word; every byte of it remembers where it is written,
+so that an edit of the inner script becomes one of the outer.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from infrarsi.scripts.atoms import Char, Field, Hole, Quoting
+from infrarsi.scripts.expansion import Expander
+from infrarsi.scripts.folders import Folders
+from infrarsi.scripts.model import Mount
+from infrarsi.scripts.spelling import Edit
+from infrarsi.scripts.state import Variable
+from infrarsi.scripts.wrapping import on_host
+
+_HOLE = "__infrarsi_unknown_{}"
+_SPECIAL = b'$`"\\'
+_BETWEEN = b"'\"\\\n"  # quotes that end and begin again, and line continuations
+_NOWHERE = Char("", -1, -1, Quoting.COMPUTED)
+
+
+@dataclass(frozen=True)
+class Text:
+    """An inner script: `places` has one character of the outer for each byte of `source`.
+
+    `unknown` are variables that stand for the parts that cannot be known.
+    """
+
+    source: bytes
+    places: tuple[Char, ...]
+    unknown: dict[str, Variable]
+    lines: tuple[int, ...]
+
+    @classmethod
+    def of(cls, fields: Sequence[Field], line_at: Callable[[int], int]) -> "Text":
+        """The fields joined by blanks, as `eval` and ssh join them; one for `bash -c`."""
+        source, places, lines = bytearray(), [], []
+        unknown: dict[str, Variable] = {}
+        for index, field in enumerate(fields):
+            line = field.line
+            if index:
+                source += b" "
+                places.append(_NOWHERE)
+                lines.append(line)
+            for atom in field.atoms:
+                if isinstance(atom, Char) and not atom.condition:
+                    written = atom.text.encode(errors="surrogateescape")
+                    line = line_at(atom.start) if atom.start >= 0 else line
+                    place = atom
+                else:
+                    reason = atom.expression if isinstance(atom, Hole) else atom.condition
+                    name = _HOLE.format(len(unknown))
+                    hole = Hole(reason, line)
+                    unknown[name] = Variable((hole,), None, reason, line, False)
+                    written, place = b"${" + name.encode() + b"}", _NOWHERE
+                source += written
+                places += [place] * len(written)
+                lines += [line] * len(written)
+        return cls(bytes(source), tuple(places), unknown, tuple(lines))
+
+    def line(self, offset: int) -> int:
+        """The line of the outer script that a byte is written in."""
+        if not self.lines:
+            return 1
+        return self.lines[min(max(offset, 0), len(self.lines) - 1)]
+
+    def outward(self, edits: Sequence[Edit], outer: bytes) -> list[Edit] | None:
+        """The edits as edits of the outer script; None where a text is written in no one place."""
+        found = [self._outward(edit, outer) for edit in edits]
+        return None if None in found else [edit for edit in found if edit is not None]
+
+    def _outward(self, edit: Edit, outer: bytes) -> Edit | None:
+        touched = self.places[edit.start : edit.end]
+        if not touched:
+            before = self.places[edit.start - 1] if edit.start else _NOWHERE
+            after = self.places[edit.start] if edit.start < len(self.places) else _NOWHERE
+            at, quoting = before.end, before.quoting
+            if before.start < 0:
+                at, quoting = after.start, after.quoting
+            written = None if at < 0 else _written(edit.text, quoting)
+            return None if written is None else Edit(at, at, written)
+        if any(place.start < 0 for place in touched):
+            return None
+        if touched[0].quoting is not touched[-1].quoting:
+            return None
+        for one, two in pairwise(touched):
+            gap = outer[one.end : two.start] if one is not two else b""
+            if one.start > two.start or gap.strip(_BETWEEN):
+                return None
+        written = _written(edit.text, touched[0].quoting)
+        return None if written is None else Edit(touched[0].start, touched[-1].end, written)
+
+
+class InnerExpander(Expander):
+    """Evaluates the words of an inner script; lines are those of the outer one."""
+
+    def __init__(
+        self,
+        text: Text,
+        around: Expander,
+        mounts: tuple[Mount, ...],
+        environ: Mapping[str, str],
+    ) -> None:
+        super().__init__(text.source, around.path, around.folders.root, environ)
+        self.folders = MountedFolders(around.folders.root, mounts)
+        self.line_at = text.line
+
+
+@dataclass(frozen=True)
+class MountedFolders(Folders):
+    """Folders as a container sees them, named as the host has them."""
+
+    mounts: tuple[Mount, ...] = ()
+
+    def resolve(self, path: str, cwd: str | None) -> str | None:
+        """A path as one relative to the project, None if it cannot be known or lies outside."""
+        outside = on_host(path, self.mounts) if path.startswith("/") else None
+        return super().resolve(outside if outside is not None else path, cwd)
+
+
+def _written(text: bytes, quoting: Quoting) -> bytes | None:
+    """Text as it must stand between the outer script's quotes."""
+    if quoting is Quoting.DOUBLE:
+        return b"".join(b"\\" + bytes([c]) if c in _SPECIAL else bytes([c]) for c in text)
+    if quoting is Quoting.SINGLE:
+        return text.replace(b"'", b"'\\''")
+    return text if not text else None
