@@ -33,6 +33,7 @@ def main(arguments: list[str]) -> int:
         return _NOT_STARTED
     os.environ["PATH"] = path
     os.execv(real, words)
+    return _NOT_STARTED  # for the reader: execv does not come back
 
 
 if __name__ == "__main__":

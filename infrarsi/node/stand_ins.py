@@ -1,8 +1,8 @@
 """Stand-ins for container runtimes: they let the run's folders and the witness into the container.
 
 A launch script names its runtime by `docker`, `srun` and so on; what it is given comes out of
-variables and functions, so the script itself is left alone. Instead a folder in front of PATH holds a
-program of each such name, which adds the runtime's own options and becomes the real one.
+variables and functions, so the script itself is left alone. Instead a folder in front of PATH holds
+a program of each such name, which adds the runtime's own options and becomes the real one.
 """
 
 import json
