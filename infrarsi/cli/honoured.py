@@ -54,9 +54,7 @@ def _at(project: Project, path: tuple[str, ...]) -> Any:
 
 
 def _conditions(project: Project) -> list[tuple[bool, tuple[str, ...], str]]:
-    verify, cluster, budget = project.verify, project.cluster, project.search.budget
-    invariants = project.invariants
-    bitwise = "`numerics: bitwise` (only banded)"
+    cluster, budget = project.cluster, project.search.budget
     return [
         (project.stack != "native-ddp", ("stack",), f"`stack: {project.stack}` (only native-ddp)"),
         (project.launch.nodes != 1, ("launch", "nodes"), "`launch.nodes` above 1"),
@@ -71,13 +69,6 @@ def _conditions(project: Project) -> list[tuple[bool, tuple[str, ...], str]]:
             "`requirements.text` in plain language",
         ),
         (project.debate.enabled, ("debate", "enabled"), "`debate.enabled`"),
-        (invariants.numerics == "bitwise", ("invariants", "numerics"), bitwise),
-        (verify.numerics == "bitwise", ("verify", "numerics"), bitwise),
-        (
-            invariants.precision is not None,
-            ("invariants", "precision"),
-            "`invariants.precision`",
-        ),
         (
             budget.target_mfu is not None,
             ("search", "budget", "target_mfu"),

@@ -22,7 +22,7 @@ def insist_on_known(file: LoadedProject) -> None:
     What cannot be read out of the job is not judged.
     """
     mistakes = [*_script(file), *_config_files(file), *_families(file), *_allowed(file)]
-    mistakes += _patches(file)
+    mistakes += [*_precisions(file), *_patches(file)]
     if not mistakes:
         from infrarsi.draft import today
 
@@ -94,6 +94,20 @@ def _allowed(file: LoadedProject) -> Iterator[Mistake]:
                 file.line("allow", index),
                 f"`allow` names {name!r}, which nothing here asks for",
                 f"did you mean `{near[0]}`?" if near else "remove it",
+            )
+
+
+def _precisions(file: LoadedProject) -> Iterator[Mistake]:
+    from infrarsi.verify.precisions import NAMES
+
+    known = {*NAMES, *NAMES.values()}
+    for index, name in enumerate(file.project.invariants.precision or ()):
+        if name not in known:
+            near = difflib.get_close_matches(name, sorted(known), n=1)
+            yield Mistake(
+                file.line("invariants", "precision", index),
+                f"`invariants.precision` names {name!r}, which is no precision",
+                f"did you mean `{near[0]}`?" if near else f"known are {', '.join(sorted(known))}",
             )
 
 

@@ -76,7 +76,6 @@ class Workbench:
         return Prepared(space, tuple(reports))
 
     def _recipe_reports(self, snapshot: SnapshotRef, device: "Device") -> list[RecipeReport]:
-        from infrarsi.families import catalogue
         from infrarsi.workspace.recipes import recipes
         from infrarsi.workspace.recipes.base import Declined
 
@@ -85,12 +84,9 @@ class Workbench:
         fitting: list[tuple[RecipeReport, Combined]] = []
         for recipe in recipes():
             missing = [name for name in recipe.needs if name not in self._project.allow]
-            family = catalogue().get(recipe.family)
-            if family is not None and device not in family.devices:
-                reports.append(_report(recipe, "declined", "it does nothing without a GPU"))
-                continue
-            if not self._is_asked_for(recipe):
-                reports.append(_report(recipe, "not_allowed", "`search.patches` leaves it out"))
+            status, reason = self._left_out(recipe, device)
+            if status:
+                reports.append(_report(recipe, status, reason))
                 continue
             answer = recipe.apply(files)
             if isinstance(answer, Declined):
@@ -107,6 +103,19 @@ class Workbench:
                     fitting.append((offered, built))
                     reports.append(offered)
         return self._checked(snapshot, files, reports, fitting)
+
+    def _left_out(self, recipe: "Recipe", device: "Device") -> tuple[str, str]:
+        """Status and reason of a recipe that need not be tried on this job; ("", "") otherwise."""
+        from infrarsi.families import Risk, catalogue
+
+        family = catalogue().get(recipe.family)
+        if family is not None and device not in family.devices:
+            return "declined", "it does nothing without a GPU"
+        if not self._is_asked_for(recipe):
+            return "not_allowed", "`search.patches` leaves it out"
+        if self._project.bitwise and family is not None and family.risk is Risk.NUMERICS:
+            return "not_allowed", "it may round otherwise, and `numerics: bitwise` is asked for"
+        return "", ""
 
     def _is_asked_for(self, recipe: "Recipe") -> bool:
         asked = self._project.search.patches

@@ -256,6 +256,11 @@ class Project(_Model):
     cluster: Cluster = Cluster()
     policy: Policy = Policy()
 
+    @property
+    def bitwise(self) -> bool:
+        """Whether equality to the last bit is asked for instead of bands."""
+        return "bitwise" in (self.invariants.numerics, self.verify.numerics)
+
     @model_validator(mode="after")
     def _check(self) -> "Project":
         names = [knob.name for knob in self.knobs]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from infrarsi.contract import Dimension, DimensionKind, Effect, Knob, Project, Scalar
-from infrarsi.families.catalogue import Device, Family, Prior, catalogue, key_of, same
+from infrarsi.families.catalogue import Device, Family, Prior, Risk, catalogue, key_of, same
 
 UNKNOWN = Effect(0.0, 0.05, 0.0, 0.15)
 """What is believed of a value that the catalogue does not know: nothing, with room to be wrong."""
@@ -82,20 +82,20 @@ def dimensions(
 
     `shares` as for `effects`.
 
-    What changes the job (class J) is left out unless the contract's `allow` names it; so are
-    recipes that `search.patches` does not ask for.
+    What changes the job (class J) is left out unless the contract's `allow` names it, what rounds
+    otherwise (class N) where the contract asks for equality to the last bit; so are recipes that
+    `search.patches` does not ask for.
     """
-    allow = tuple(project.allow)
     knobs = [
         _knob_dimension(knob, device, shares)
         for knob in project.knobs
-        if len(knob.values) > 1 and _is_allowed(knob.family, knob.name, allow)
+        if len(knob.values) > 1 and _is_offered(knob.family, knob.name, project)
     ]
     asked = project.search.patches
     patches = [
         _recipe_dimension(name, family, device, shares)
         for name, family in recipes
-        if (asked == "all" or name in asked) and _is_allowed(family, name, allow)
+        if (asked == "all" or name in asked) and _is_offered(family, name, project)
     ]
     return (*knobs, *patches)
 
@@ -137,9 +137,14 @@ def _signs(family_name: str) -> tuple[str, ...]:
     return family.fault_signs if family is not None else ()
 
 
-def _is_allowed(family_name: str, name: str, allow: tuple[str, ...]) -> bool:
+def _is_offered(family_name: str, name: str, project: Project) -> bool:
+    """Whether a contract lets a knob or recipe of that name and family be searched."""
     family = catalogue().get(family_name)
-    return family is None or name in allow or family.is_allowed(allow)
+    if family is None:
+        return True
+    if project.bitwise and family.risk is Risk.NUMERICS:
+        return False
+    return name in project.allow or family.is_allowed(tuple(project.allow))
 
 
 def _effect(family: Family | None, value: Scalar, reference: Scalar, device: Device) -> Effect:

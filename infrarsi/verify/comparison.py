@@ -92,7 +92,7 @@ class Comparison:
     @property
     def bitwise(self) -> bool:
         """Whether the contract asks for equality instead of bands."""
-        return "bitwise" in (self.project.invariants.numerics, self.project.verify.numerics)
+        return self.project.bitwise
 
     @property
     def lowest_precision(self) -> str:

@@ -178,6 +178,11 @@ def test_a_mistake_in_the_contract_is_told_with_its_line(
         ("script: train.sh", "script: trian.sh", "did you mean 'train.sh'?"),
         ("family: micro_batch", "family: micro_bach", "did you mean `micro_batch`?"),
         ("allow: []", "allow: [tf23]", "did you mean `tf32`?"),
+        (
+            "loss_tolerance: 0.03",
+            "loss_tolerance: 0.03\n  precision: [bf61]",
+            "did you mean `bf16`?",
+        ),
         ("flag:--out: fresh", "flag:--output: fresh", "did you mean `flag:--out`?"),
         ("patches: all", "patches: [sdpa_atention]", "did you mean `sdpa_attention`?"),
     ],

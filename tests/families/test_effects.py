@@ -169,6 +169,16 @@ def test_what_changes_the_job_is_searched_only_where_the_contract_allows_it(
     assert {"tf32", "matmul_precision"} <= names
 
 
+@pytest.mark.parametrize("part", ["invariants", "verify"])
+def test_what_may_round_otherwise_is_not_searched_where_equality_is_asked_for(part: str) -> None:
+    exact = project(**{part: {"numerics": "bitwise"}})
+    assert [d.name for d in dimensions(exact, RECIPES, "gpu")] == [
+        "own",
+        "dataloader_workers",
+        "mystery",
+    ]
+
+
 def test_recipes_follow_the_preference() -> None:
     none = dimensions(project(search={"patches": "none"}), RECIPES, "cpu")
     assert [d.name for d in none] == ["mbs", "own"]
