@@ -3,40 +3,46 @@
 import posixpath
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 from infrarsi.contract.admission import ADMITTED
-from infrarsi.draft.target import Target
 from infrarsi.errors import UserError
-from infrarsi.scripts import Mount, Wrapping
+from infrarsi.scripts import Mount, Script, TrainingCommand, Wrapping
 
 
-def insist_on_reach(target: Target) -> list[str]:
+class Reached(Protocol):
+    """What has to be known of a launch (`draft.target.Target`)."""
+
+    @property
+    def where(self) -> str:
+        """The script's name."""
+
+    @property
+    def root(self) -> Path:
+        """The project's folder."""
+
+    @property
+    def script(self) -> Script:
+        """The text that mounts stand in."""
+
+    @property
+    def training(self) -> TrainingCommand:
+        """What is started."""
+
+
+def insist_on_reach(target: Reached) -> list[str]:
     """Notes on the container that the training runs in, none without one.
 
     Raises UserError where the command runs on other hosts, or in a container into which neither
     the run's copy of the project nor the witness can be mounted.
     """
-    where = target.where
-    for wrapping in target.training.wrappings:
-        if wrapping.kind == "remote":
-            raise UserError(
-                f"`{wrapping.name}` starts the training on other hosts ({_hosts(wrapping)}), where "
-                "neither the run's own copy of the project nor the witness is",
-                where=f"{where}:{wrapping.line}",
-                fix="give the command that one node runs with --command, and `launch.nodes` in "
-                "infrarsi.yaml: InfraRSI places the nodes itself",
-            )
+    error = unreachable(target.training, target.where)
+    if error is not None:
+        raise error
     container = target.training.container
     if container is None:
         return []
-    place = f"{where}:{container.line}"
-    if container.name not in ADMITTED:
-        raise UserError(
-            f"`{container.name}` enters a container that is there already, so nothing can be "
-            "mounted into it",
-            where=place,
-            fix=f"start a new one by {', '.join(f'`{name}`' for name in sorted(ADMITTED))}",
-        )
+    place = f"{target.where}:{container.line}"
     _insist_on_own_word(target, container, place)
     for mount in target.training.mounts:
         _insist_on_copy(target, mount, place)
@@ -47,7 +53,29 @@ def insist_on_reach(target: Target) -> list[str]:
     ]
 
 
-def _insist_on_own_word(target: Target, container: Wrapping, place: str) -> None:
+def unreachable(training: TrainingCommand, where: str) -> UserError | None:
+    """Why no run can reach what the command starts: other hosts, or a container that is there."""
+    for wrapping in training.wrappings:
+        if wrapping.kind == "remote":
+            return UserError(
+                f"`{wrapping.name}` starts the training on other hosts ({_hosts(wrapping)}), where "
+                "neither the run's own copy of the project nor the witness is",
+                where=f"{where}:{wrapping.line}",
+                fix="give the command that one node runs with --command, and `launch.nodes` in "
+                "infrarsi.yaml: InfraRSI places the nodes itself",
+            )
+    container = training.container
+    if container is not None and container.name not in ADMITTED:
+        return UserError(
+            f"`{container.name}` enters a container that is there already, so nothing can be "
+            "mounted into it",
+            where=f"{where}:{container.line}",
+            fix=f"start a new one by {', '.join(f'`{name}`' for name in sorted(ADMITTED))}",
+        )
+    return None
+
+
+def _insist_on_own_word(target: Reached, container: Wrapping, place: str) -> None:
     """The mounts are added by a stand-in on the search path, which such a command goes around."""
     before = [w for w in target.training.wrappings if w.line == container.line]
     is_sudo = any(w.name == "sudo" for w in before[: before.index(container)])
@@ -61,7 +89,7 @@ def _insist_on_own_word(target: Target, container: Wrapping, place: str) -> None
         )
 
 
-def _insist_on_copy(target: Target, mount: Mount, place: str) -> None:
+def _insist_on_copy(target: Reached, mount: Mount, place: str) -> None:
     """A run has its own copy of the project; the user's own folder must not be trained instead."""
     root = str(target.root)
     if not posixpath.isabs(mount.host) or not any(
@@ -78,7 +106,7 @@ def _insist_on_copy(target: Target, mount: Mount, place: str) -> None:
     )
 
 
-def _is_written_out(target: Target, mount: Mount) -> bool:
+def _is_written_out(target: Reached, mount: Mount) -> bool:
     """Whether the path stands in the script as it is, and is not made from `$PWD` or `pwd`."""
     return mount.host in target.script.text
 

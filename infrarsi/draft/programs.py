@@ -119,7 +119,7 @@ def files(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
             if depth < _DEPTH and not name.startswith(".") and name not in _SKIPPED
         )
         found += [Path(at, name) for name in sorted(names) if name.endswith(suffixes)]
-    return found
+    return [path for path in found if path.is_file()]  # no link that leads nowhere
 
 
 def listing(folder: Path) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infrarsi.draft.choosing import choose
+from infrarsi.draft.containers import unreachable
 from infrarsi.draft.manifests import Count, looks_like_manifest, read_manifest
 from infrarsi.draft.programs import (
     PYTHON_SUFFIXES,
@@ -70,6 +71,12 @@ def locate(
 
     Raises UserError where there is none, or more than one.
     """
+    if not target.exists() and target.is_symlink():
+        raise UserError(
+            f"{target.name!r} is a link that leads nowhere",
+            where=str(target),
+            fix="name the launch script itself",
+        )
     if not target.exists():
         raise UserError(
             f"there is no {target.name!r}; in {target.parent} there are {listing(target.parent)}",
@@ -366,6 +373,16 @@ class MissingEntry(UserError):
 def _no_entry(launch: Start) -> UserError:
     training = launch.training()
     where = f"{launch.script.path or 'launch.command'}:{training.line}"
+    error = unreachable(training, launch.script.path or "launch.command")
+    if error is not None:
+        return error
+    if training.cwd is None and training.container is not None:
+        return UserError(
+            f"the folder that `{training.container.name}` runs {training.entry_raw!r} in is the "
+            "image's own, or no mount holds it",
+            where=where,
+            fix="give the container's working folder, and mount the project there",
+        )
     if not training.entry or training.cwd is None:
         return UserError(
             f"which program {training.entry_raw!r} starts, and where, depends on what only a run "
@@ -376,13 +393,13 @@ def _no_entry(launch: Start) -> UserError:
     folder = launch.start_dir / (training.cwd or ".")
     near = _nearest(folder, training.entry) if not training.is_module else None
     fix = "correct the path, or run the command from another folder with --command"
-    error = MissingEntry(
+    missing = MissingEntry(
         f"the entry {training.entry!r} does not exist in {folder}",
         where=where,
         fix=f"did you mean {near!r}? {fix[0].upper()}{fix[1:]}" if near else fix,
     )
-    error.is_module = training.is_module
-    return error
+    missing.is_module = training.is_module
+    return missing
 
 
 def _nearest(folder: Path, entry: str) -> str | None:

@@ -1,5 +1,6 @@
 """The text that starts the job - a script or a bare command - with settings put in."""
 
+import posixpath
 import re
 import shlex
 from collections.abc import Mapping
@@ -61,7 +62,7 @@ class LaunchText:
         script = Script.parse(
             text,
             path,
-            script_arguments=script_arguments(command, path),
+            script_arguments=script_arguments(command, path) if calls(command, path) else None,
             environ=leading_variables(command, path),
             files=files,
         )
@@ -170,6 +171,11 @@ def _key(place: Place) -> Key:
     return split_key(place.key)
 
 
+def calls(command: str, path: str) -> bool:
+    """Whether a command starts this script itself, and not another one that calls it."""
+    return _position(_split(command), path) is not None
+
+
 def script_arguments(command: str, path: str) -> tuple[str, ...]:
     """What a command such as `bash train.sh a b` gives to the script."""
     words = _split(command)
@@ -182,7 +188,8 @@ def leading_variables(command: str, path: str) -> dict[str, str]:
     words = _split(command)
     at = _position(words, path)
     found = {}
-    for word in words[: at or 0]:
+    first = max((i + 1 for i, word in enumerate(words[: at or 0]) if word == "&&"), default=0)
+    for word in words[first : at or 0]:
         name, equals, value = word.partition("=")
         if not equals or not _NAME.fullmatch(name):
             break
@@ -198,8 +205,10 @@ def _split(command: str) -> list[str]:
 
 
 def _position(words: list[str], path: str) -> int | None:
-    wanted = PurePosixPath(path)
-    return next((i for i, word in enumerate(words) if PurePosixPath(word) == wanted), None)
+    """The index of the script among the words of a command that may change folder first."""
+    folder = words[1] if words[:1] == ["cd"] and words[2:3] == ["&&"] else ""
+    wanted = {PurePosixPath(path), PurePosixPath(posixpath.relpath(path, folder or "."))}
+    return next((i for i, word in enumerate(words) if PurePosixPath(word) in wanted), None)
 
 
 def _bare_flags(project: Project) -> list[str]:

@@ -1,13 +1,16 @@
 """`infrarsi_optimized.sh`: the launch script with the settings put in, to be run by itself."""
 
 import posixpath
+import re
 import shlex
 from dataclasses import dataclass
 
-from infrarsi.workspace.launch_text import LaunchText, leading_variables, script_arguments
+from infrarsi.workspace.launch_text import LaunchText, calls, leading_variables, script_arguments
 
 NAME = "infrarsi_optimized.sh"
 _MARK = "# Written by InfraRSI"
+_HEADER_BYTES = 4000  # a batch script's request stands above the mark
+_REQUEST = re.compile(r"#(SBATCH|PBS|BSUB|FLUX)\b")
 _SHEBANG = "#!/usr/bin/env bash"
 
 
@@ -29,7 +32,7 @@ def place(script_path: str | None) -> str:
 
 def is_ours(content: bytes) -> bool:
     """Whether a file of that name was written by an earlier run."""
-    return _MARK.encode() in content[:400]
+    return _MARK.encode() in content[:_HEADER_BYTES]
 
 
 def render(facts: Facts, launch: LaunchText) -> str:
@@ -43,7 +46,22 @@ def render(facts: Facts, launch: LaunchText) -> str:
     shebang, rest = _SHEBANG, text
     if text.startswith("#!"):
         shebang, _, rest = text.partition("\n")
-    return f"{shebang}\n{_header(facts, launch)}{_given(facts, launch.path)}\n{rest}"
+    given = _given(facts, launch.path)
+    request, rest = _request(rest)
+    return f"{shebang}\n{request}{_header(facts, launch)}{given}\n{rest}"
+
+
+def _request(text: str) -> tuple[str, str]:
+    """The lines of a batch script that its scheduler reads, and what follows.
+
+    A scheduler stops at the first command, so they must stay above everything that is added.
+    """
+    lines = text.splitlines(keepends=True)
+    first = next(
+        (i for i, s in enumerate(lines) if s.strip() and not s.startswith("#")), len(lines)
+    )
+    last = max((i + 1 for i, s in enumerate(lines[:first]) if _REQUEST.match(s)), default=0)
+    return "".join(lines[:last]), "".join(lines[last:])
 
 
 def _header(facts: Facts, launch: LaunchText) -> str:
@@ -54,7 +72,9 @@ def _header(facts: Facts, launch: LaunchText) -> str:
         f"# Instead of: {_one_line(facts.command)}",
         f"# Change: {_one_line(facts.settings)}",
     ]
-    if launch.path is not None:
+    if launch.path is not None and not calls(facts.command, launch.path):
+        lines.append(f"# It takes the place of {launch.path}, which that command leads to.")
+    elif launch.path is not None:
         own = facts.command.replace(launch.path, place(launch.path))
         lines.append(f"# Run it in the project's folder: {_one_line(own)}")
     if facts.patched:
