@@ -12,6 +12,7 @@ from infrarsi.errors import UserError
 from infrarsi.scripts import Script, TrainingCommand
 
 _ABSOLUTE = re.compile(r"(?<![\w.$}/-])(/[\w.-]+(?:/[\w.-]+)*)")
+_RAY_TRAIN = re.compile(r"\s*(from|import)\s+ray\.train\b")
 _SYSTEM = ("/bin", "/usr", "/opt/conda", "/dev", "/proc", "/etc", "/tmp", "/root/.cache")
 
 
@@ -53,6 +54,7 @@ def localized(manifest: Manifest, folder: Path, environ: Mapping[str, str]) -> L
             notes.append(
                 f"{manifest.place}: the image's own working folder is taken to be {folder.name!r}"
             )
+        _insist_on_own_ranks(manifest, training, folder)
         _say_paths(command, manifest, notes)
         _say_ranks(manifest, training, notes)
         return Local(
@@ -139,6 +141,21 @@ def _say_ranks(manifest: Manifest, training: TrainingCommand, notes: list[str]) 
             f"{manifest.place}: the operator gives RANK and WORLD_SIZE to every pod; here torchrun "
             "has to start the program, if it uses them (--command)"
         )
+
+
+def _insist_on_own_ranks(manifest: Manifest, training: TrainingCommand, folder: Path) -> None:
+    """A program that starts its workers by Ray Train is no command that one node runs."""
+    path = folder / (training.script or "")
+    if manifest.kind != "RayJob" or not path.is_file():
+        return
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
+        if _RAY_TRAIN.match(line):
+            raise UserError(
+                "the program starts its own workers by Ray Train, on nodes of its choice",
+                where=f"{training.script}:{number}",
+                fix="give the command that one node runs with --command (for example torchrun and "
+                "the training function's own file)",
+            )
 
 
 def _exports(variables: Mapping[str, str]) -> str:

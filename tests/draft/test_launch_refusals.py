@@ -150,6 +150,13 @@ def test_a_manifest_that_does_not_say_enough(
     assert where == f"job.yaml:{line}" if line else where.endswith("job.yaml")
 
 
+def test_a_program_that_places_its_own_workers_is_no_command_of_one_node(write: Make) -> None:
+    code = "import torch\nfrom ray.train.torch import TorchTrainer\n" + TRAIN
+    one_group = "\n".join(RAY.splitlines()[:-1])
+    root = write({"job.yaml": one_group, "train.py": code})
+    assert refused(root, "job.yaml", "its own workers by Ray Train").where == "train.py:2"
+
+
 @pytest.mark.parametrize(
     ("data", "line", "words"),
     [
