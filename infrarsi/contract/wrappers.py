@@ -223,10 +223,9 @@ def _parsed(
             at += 1
             break
         if word is None:
-            following = words[at + 1] if at + 1 < len(words) else None
-            if not wrapper.operands or (following is not None and _starts(following, is_command)):
+            if not _may_be_options(wrapper, words, at, is_command):
                 break
-            at += 1  # options that only a run can tell
+            at += 1
         elif word.startswith("-") and len(word) > 1:
             option = _option(wrapper, words, at, is_command)
             options.append(option)
@@ -239,6 +238,18 @@ def _parsed(
         operands.append(at)
         at += 1
     return Wrapped(wrapper, start, at, tuple(options), tuple(operands))
+
+
+def _may_be_options(
+    wrapper: Wrapper, words: Sequence[str | None], at: int, is_command: Callable[[str], bool]
+) -> bool:
+    """Whether an unknown word stands for options: what it would be otherwise comes later."""
+    if wrapper.joins:
+        return False
+    following = words[at + 1] if at + 1 < len(words) else None
+    if wrapper.operands:
+        return following is None or not _starts(following, is_command)
+    return any(word is not None and _starts(word, is_command) for word in words[at + 1 :])
 
 
 def _starts(word: str, is_command: Callable[[str], bool]) -> bool:
