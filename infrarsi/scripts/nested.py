@@ -84,14 +84,16 @@ class Text:
             return None if written is None else Edit(at, at, written)
         if any(place.start < 0 for place in touched):
             return None
-        if touched[0].quoting is not touched[-1].quoting:
+        start, opened = _edge(touched[0], outer, is_first=True)
+        end, closed = _edge(touched[-1], outer, is_first=False)
+        if opened is not closed:
             return None
         for one, two in pairwise(touched):
             gap = outer[one.end : two.start] if one is not two else b""
             if one.start > two.start or gap.strip(_BETWEEN):
                 return None
-        written = _written(edit.text, touched[0].quoting)
-        return None if written is None else Edit(touched[0].start, touched[-1].end, written)
+        written = _written(edit.text, opened)
+        return None if written is None else Edit(start, end, written)
 
 
 class InnerExpander(Expander):
@@ -119,6 +121,15 @@ class MountedFolders(Folders):
         """A path as one relative to the project, None if it cannot be known or lies outside."""
         outside = on_host(path, self.mounts) if path.startswith("/") else None
         return super().resolve(outside if outside is not None else path, cwd)
+
+
+def _edge(place: Char, outer: bytes, *, is_first: bool) -> tuple[int, Quoting]:
+    """Where an edit begins or ends; the quote inside `'...'\\''...'` takes its neighbour along."""
+    at = place.start if is_first else place.end
+    neighbour = outer[at - 1 : at] if is_first else outer[at : at + 1]
+    if place.quoting is Quoting.BARE and neighbour == b"'":
+        return (at - 1 if is_first else at + 1), Quoting.SINGLE
+    return at, place.quoting
 
 
 def _written(text: bytes, quoting: Quoting) -> bytes | None:
