@@ -18,7 +18,7 @@ from infrarsi.errors import UserError
 
 _ALIAS = re.compile(r"\s*:?\s*(\*[^\s,\]}]+)")
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
-_MAX_NODES = 200_000
+_MAX_NODES = 50_000
 
 
 class YamlText:
