@@ -7,7 +7,6 @@ from infrarsi.contract import Project
 from infrarsi.contract.files import LoadedProject
 from infrarsi.errors import UserError
 
-
 _STACKS = ("native-ddp", "hf-trainer")  # those of which a job of this repository is drafted and run
 
 

@@ -88,7 +88,8 @@ def join(result: ExecutionResult) -> Joined:
         return Joined((), None, len(ranks), any(rank.steps for rank in ranks))
     columns = [{step.index: step for step in rank.steps} for rank in ranks]
     shared = sorted(set.intersection(*(set(column) for column in columns)))
-    updates = tuple(_update([column[index] for column in columns]) for index in shared)
+    lossy = [any(step.loss is not None for step in rank.steps) for rank in ranks]
+    updates = tuple(_update([column[index] for column in columns], lossy) for index in shared)
     uneven = any(len(column) != len(shared) for column in columns)
     by_index = {update.index: update for update in updates}
     by_job = not any(rank.end.get("how") == "witness" for rank in ranks)
@@ -101,14 +102,16 @@ def _start(ranks: Sequence[RankRecord]) -> float | None:
     return max(stamps) if len(stamps) == len(ranks) else None
 
 
-def _update(steps: Sequence[StepRecord]) -> Update:
-    losses = [step.loss for step in steps if step.loss is not None]
+def _update(steps: Sequence[StepRecord], lossy: Sequence[bool]) -> Update:
+    """`lossy`: which ranks have losses at all; a mean over a part of them would be another one."""
+    seen = [step.loss for step, has in zip(steps, lossy, strict=True) if has]
+    losses = [loss for loss in seen if loss is not None]
     close = all(step.close_look for step in steps)
     return Update(
         index=steps[0].index,
         close_look=any(step.close_look for step in steps),
         end_s=max(step.harness_s for step in steps),
-        loss=math.fsum(losses) / len(losses) if losses else None,
+        loss=math.fsum(losses) / len(losses) if losses and len(losses) == len(seen) else None,
         forwards=sum(step.forwards for step in steps),
         backwards=sum(step.backwards for step in steps),
         samples=sum(step.samples for step in steps),
