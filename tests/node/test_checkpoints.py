@@ -128,6 +128,7 @@ def test_a_distributed_checkpoint_is_read_by_its_metadata(tmp_path: Path) -> Non
     with pytest.warns(UserWarning, match="in a single process"):
         dcp.save({"model": {"w": torch.full((4, 4), 0.5)}}, checkpoint_id=tmp_path / "ck")
     found = read("distributed", str(tmp_path / "ck" / ".metadata"), budget())
+    assert "unread" not in found
     entry = found["tensors"]["model.w"]
     assert (entry["shape"], entry["dtype"]) == ([4, 4], "float32")
     assert entry["values"][0] == pytest.approx(2.0)
