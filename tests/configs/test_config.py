@@ -246,7 +246,7 @@ def test_includes_are_told() -> None:
 
 
 @given(st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_key_survives_being_written(parts: list[str]) -> None:
     assert split_key(join_key(parts)) == tuple(parts)
 

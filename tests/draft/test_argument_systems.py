@@ -88,6 +88,7 @@ def test_values_read_are_those_that_the_program_gets(program: Program, write: Wr
     assert {name: known[name] for name in both} == {name: got[name] for name in both}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ALL)
 def test_knobs_made_of_it_reach_the_program(program: Program, write: Write) -> None:
     root = write(program.all_files())
