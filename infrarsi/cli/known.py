@@ -1,7 +1,7 @@
 """Names and values of infrarsi.yaml that would cost a run to be found wrong, found before it."""
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from infrarsi.contract import Knob, Place, PlaceKind, Scalar, ValueChange
@@ -62,6 +62,12 @@ def _config_files(file: LoadedProject) -> Iterator[Mistake]:
             )
 
 
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """A question after the known name that is most like `name`, "" if none is."""
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"did you mean `{near[0]}`?" if near else ""
+
+
 def _families(file: LoadedProject) -> Iterator[Mistake]:
     from infrarsi.families import catalogue
 
@@ -89,11 +95,10 @@ def _allowed(file: LoadedProject) -> Iterator[Mistake]:
         known |= {family.name, *family.also, *family.allow_as}
     for index, name in enumerate(file.project.allow):
         if name not in known:
-            near = difflib.get_close_matches(name, sorted(known), n=1)
             yield Mistake(
                 file.line("allow", index),
                 f"`allow` names {name!r}, which nothing here asks for",
-                f"did you mean `{near[0]}`?" if near else "remove it",
+                _nearest(name, known) or "remove it",
             )
 
 
@@ -103,11 +108,10 @@ def _precisions(file: LoadedProject) -> Iterator[Mistake]:
     known = {*NAMES, *NAMES.values()}
     for index, name in enumerate(file.project.invariants.precision or ()):
         if name not in known:
-            near = difflib.get_close_matches(name, sorted(known), n=1)
             yield Mistake(
                 file.line("invariants", "precision", index),
                 f"`invariants.precision` names {name!r}, which is no precision",
-                f"did you mean `{near[0]}`?" if near else f"known are {', '.join(sorted(known))}",
+                _nearest(name, known) or f"known are {', '.join(sorted(known))}",
             )
 
 
@@ -119,11 +123,10 @@ def _patches(file: LoadedProject) -> Iterator[Mistake]:
 
     for index, name in enumerate(asked):
         if name not in RECIPE_NAMES:
-            near = difflib.get_close_matches(name, RECIPE_NAMES, n=1)
             yield Mistake(
                 file.line("search", "patches", index),
                 f"`search.patches` names {name!r}, which is no recipe",
-                f"did you mean `{near[0]}`?" if near else f"known are {', '.join(RECIPE_NAMES)}",
+                _nearest(name, RECIPE_NAMES) or f"known are {', '.join(RECIPE_NAMES)}",
             )
 
 

@@ -106,14 +106,14 @@ class Workbench:
 
     def _left_out(self, recipe: "Recipe", device: "Device") -> tuple[str, str]:
         """Status and reason of a recipe that need not be tried on this job; ("", "") otherwise."""
-        from infrarsi.families import Risk, catalogue
+        from infrarsi.families import catalogue
 
         family = catalogue().get(recipe.family)
         if family is not None and device not in family.devices:
             return "declined", "it does nothing without a GPU"
         if not self._is_asked_for(recipe):
             return "not_allowed", "`search.patches` leaves it out"
-        if self._project.bitwise and family is not None and family.risk is Risk.NUMERICS:
+        if family is not None and family.is_too_coarse(self._project):
             return "not_allowed", "it may round otherwise, and `numerics: bitwise` is asked for"
         return "", ""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from infrarsi.contract import Constraint, Scalar
+from infrarsi.contract import Constraint, Project, Scalar
 from infrarsi.errors import UserError
 from infrarsi.families.lines import Lines
 
@@ -108,6 +108,10 @@ class Family:
         truth = _TRUTH.get(spelled, spelled) == "true"
         is_truth = spelled in _TRUTH or spelled in ("true", "false")
         return truth if is_truth and set(self.values) == {False, True} else value
+
+    def is_too_coarse(self, project: Project) -> bool:
+        """Whether it may round otherwise where a contract asks for equality to the last bit."""
+        return project.bitwise and self.risk is Risk.NUMERICS
 
     def is_allowed(self, allow: tuple[str, ...]) -> bool:
         """Whether a contract with these `allow` entries lets it be searched."""

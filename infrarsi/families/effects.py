@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from infrarsi.contract import Dimension, DimensionKind, Effect, Knob, Project, Scalar
-from infrarsi.families.catalogue import Device, Family, Prior, Risk, catalogue, key_of, same
+from infrarsi.families.catalogue import Device, Family, Prior, catalogue, key_of, same
 
 UNKNOWN = Effect(0.0, 0.05, 0.0, 0.15)
 """What is believed of a value that the catalogue does not know: nothing, with room to be wrong."""
@@ -142,7 +142,7 @@ def _is_offered(family_name: str, name: str, project: Project) -> bool:
     family = catalogue().get(family_name)
     if family is None:
         return True
-    if project.bitwise and family.risk is Risk.NUMERICS:
+    if family.is_too_coarse(project):
         return False
     return name in project.allow or family.is_allowed(tuple(project.allow))
 

@@ -280,16 +280,14 @@ class Collector:
         if rank is not None:
             self._wait_at(connection, stamped=sent is not None)
             now = rank.last_s = max(now, rank.last_s)
-        if rank is not None and data in (BEAT, LOOK):
-            with self._lock:
-                self._last_s = max(now, self._last_s or now)
-                rank.keep(mark(now))
-                rank.beat(now, look=data == LOOK)
-            return
-        *lines, rest = (self._buffers[connection] + data).split(b"\n")
-        self._buffers[connection] = rest
         with self._lock:
             self._last_s = max(now, self._last_s or now)
+            if rank is not None and data in (BEAT, LOOK):
+                rank.keep(mark(now))
+                rank.beat(now, look=data == LOOK)
+                return
+            *lines, rest = (self._buffers[connection] + data).split(b"\n")
+            self._buffers[connection] = rest
             for line in lines:
                 if rank is None:
                     rank = self._greet(connection, line, now)

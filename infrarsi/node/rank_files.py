@@ -58,7 +58,7 @@ def load_rank(path: Path) -> RankRecord:
     problems = list(end.get("problems", ()))
     problems += [str(line.get("text", "")) for line in found.all("fault")]
     marks, steps = len(found.all("mark")), len(found.all("step"))
-    if not problem and end and marks != steps and found.first("head").get("schema") != _OLDER:
+    if not problem and end and marks != steps and not found.is_older:
         problem = f"{marks} ends of steps were told, but {steps} steps"
     if problem:
         problems.append(problem)
@@ -105,6 +105,11 @@ class _Lines:
     def first(self, kind: str) -> dict[str, Any]:
         return next(iter(self.all(kind)), {})
 
+    @property
+    def is_older(self) -> bool:
+        """Whether beats are lines of their own."""
+        return bool(self.first("head").get("schema") == _OLDER)
+
 
 def _checked(raw: list[bytes]) -> tuple[list[dict[str, Any]], str]:
     """Parsed lines up to the first fault of the chain, and the fault in words ("" if none)."""
@@ -141,7 +146,7 @@ def _steps(found: _Lines) -> tuple[StepRecord, ...]:
 
     The beats of older records are lines of their own, which say their step and its `w`.
     """
-    if found.first("head").get("schema") == _OLDER:
+    if found.is_older:
         beats = {int(beat["i"]): beat for beat in found.all("beat")}
     else:
         beats = dict(enumerate(found.all("mark")))
