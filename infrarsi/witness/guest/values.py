@@ -51,7 +51,6 @@ class DeviceLog(object):
     """Clones of one dtype on one stream, scalars apart, read back together."""
 
     def __init__(self, device):
-        self.device = device
         self.stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
         self.pending, self.used, self.base = [], 0, 0
         self.away, self.ready = [], {}
