@@ -45,6 +45,35 @@ def test_work_behind_the_last_step_that_the_witness_ends_is_found():
     assert "end of the command" in judged(late).reason
 
 
+@pytest.mark.parametrize(
+    ("compile_s", "sealed_s", "status"),
+    [(10.0, 0.1, "passed"), (10.0, 1.9, "failed"), (0.0, 0.1, "failed")],
+)
+def test_a_run_that_compiled_may_take_longer_to_exit_once_its_record_is_sealed(
+    compile_s, sealed_s, status
+):
+    def sealed(run: ExecutionResult, after_s: float) -> ExecutionResult:
+        (rank,) = run.ranks
+        end = {**rank.end, "at": rank.steps[-1].harness_s + after_s}
+        return replace(run, ranks=(replace(rank, end=end),))
+
+    def compiling(step):
+        first = compile_s if step.index == 0 else 0.0
+        return replace(
+            step,
+            compile_s=first,
+            harness_s=step.harness_s + compile_s,
+            witness_s=step.witness_s + compile_s,
+        )
+
+    runs = [sealed(run, 0.1) for run in made.reference_runs()]
+    evidence = reference_evidence(runs, optimizer_steps=STEPS)
+    run = sealed(made.run(Job(seed=9), compiling), sealed_s)
+    run = replace(run, command_s=run.command_s + compile_s + 2.0)
+    found = timing_consistent.judge(Comparison(evidence, run, PROJECT))
+    assert found.status == status, found.reason
+
+
 def test_a_process_left_running_is_found():
     honest = made.run(Job(seed=9))
     worker = "python -m torch._inductor.compile_worker --parent=3 (pid 7)"
