@@ -1,11 +1,14 @@
 """Where in a job a setting lives."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 from infrarsi.errors import UserError
 
 Scalar = bool | int | float | str
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class PlaceKind(StrEnum):
@@ -56,6 +59,11 @@ class Place:
     def key(self) -> str:
         """The key of a `config:` place in its file; "" for another kind."""
         return self.name.partition(":")[2] if self.kind is PlaceKind.CONFIG else ""
+
+    @property
+    def sink_folder(self) -> str:
+        """The folder of a sink below an execution's sinks: `flag:--out-dir` gives `out-dir`."""
+        return _UNSAFE.sub("_", self.name.strip("-/.")) or "sink"
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}{'=' if self.is_joined else ''}"

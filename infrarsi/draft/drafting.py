@@ -354,8 +354,9 @@ class _Drafting:
 
     def _knobs(self, size: Length) -> list[Found]:
         batch = batch_settings(self.settings)
-        split, why = self.reading.split(self.sources) or micro_batch(
-            batch, self.sources, self.around, counts_micro_steps=size.in_micro_steps
+        counts = size.in_micro_steps
+        split, why = self.reading.split(self.sources, counts_micro_steps=counts) or micro_batch(
+            batch, self.sources, self.around, counts_micro_steps=counts
         )
         if why:
             self.notes.append(why)

@@ -18,10 +18,7 @@ _OWN_PARSERS = (
     *("hydra", "fire", "absl", "jsonargparse", "configargparse"),
     *("draccus", "cyclopts", "docopt"),
 )
-_OPEN_CALLS = (
-    *("parse_known_args", "parse_known_intermixed_args", "add_argument_group_from"),
-    "add_config_arguments",  # of deepspeed: `--deepspeed`, `--deepspeed_config` and more
-)
+_OPEN_CALLS = ("parse_known_args", "parse_known_intermixed_args", "add_argument_group_from")
 _ANY = (
     *("ignore_unknown_options", "allow_extra_args", "sys.argv"),
     *("return_remaining_strings", "return_unknown_args", "args_filename"),

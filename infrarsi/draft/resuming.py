@@ -18,7 +18,7 @@ from infrarsi.draft.paths import Reader
 from infrarsi.draft.settings import Setting
 from infrarsi.draft.sources import Sources, dotted
 from infrarsi.draft.workload import Length
-from infrarsi.draft.writes import PathUse, loads
+from infrarsi.draft.writes import ENGINE_LOAD, PathUse, loads, writes
 from infrarsi.families import normal_flag
 
 STEPS = 5
@@ -55,13 +55,56 @@ def find(
             continue
         value, place = found
         changes: dict[str, Scalar] = {str(setting.place): value}
+        folder = _engines_folder(reader, sources, sinks) if value == CHECKPOINT_TOKEN else None
         told = f"`{setting.place.name}` ({setting.origin}); {place}"
         extended = _extended(length)
         if extended is not None:
             flag, steps = extended
             changes[flag] = steps
             told += f"; {STEPS} steps more, since a run ends with its last checkpoint"
-        return Resuming(Resume(set=changes, steps=STEPS), told)
+        return Resuming(Resume(set=changes, steps=STEPS, checkpoint=folder), told)
+    return _torchtitan(settings, length)
+
+
+def _torchtitan(settings: Sequence[Setting], length: Length) -> Resuming | None:
+    """torchtitan's checkpoint of all states, as the first one that a fresh folder starts from."""
+    own = {s.key: s for s in settings if s.definition and s.definition.system == "torchtitan"}
+    path = own.get("checkpoint.initial_load_path")
+    model_only = own.get("checkpoint.initial_load_model_only")
+    last = own.get("checkpoint.last_save_model_only")
+    is_saved = any(
+        name in own and own[name].value is True
+        for name in ("checkpoint.enable", "checkpoint.enable_checkpoint")
+    )
+    if path is None or path.value is not None or model_only is None or not is_saved:
+        return None
+    extended = _extended(length)
+    if extended is not None and (last is None or last.value is not False):
+        return None  # the only checkpoint of a short job would be that of the model alone
+    assert model_only.definition is not None
+    changes: dict[str, Scalar] = {
+        str(path.place): CHECKPOINT_TOKEN,
+        f"flag:{model_only.definition.negative}": True,
+    }
+    told = f"`{path.place.name}` of torchtitan, for all states"
+    if extended is not None:
+        changes[extended[0]] = extended[1]
+        told += f"; {STEPS} steps more, since a run ends with its last checkpoint"
+    return Resuming(Resume(set=changes, steps=STEPS), told)
+
+
+def _engines_folder(reader: Reader, sources: Sources, sinks: Sequence[str]) -> str | None:
+    """The folder of DeepSpeed's checkpoints below the sinks, None of a job that has none."""
+    if not any(use.name == ENGINE_LOAD for use in loads(sources)):
+        return None
+    for use in writes(sources):
+        for told in reader.read(use.file, use.path):
+            if not use.name.endswith("save_checkpoint"):
+                continue
+            if told.control is not None and str(told.control.place) in sinks:
+                return told.control.place.sink_folder
+            if _is_in_sink(told.text, sinks):
+                return f"path:{told.text}"
     return None
 
 
@@ -125,13 +168,15 @@ def _loads_from_sink(reader: Reader, sources: Sources, sinks: Sequence[str]) -> 
     for use in loads(sources):
         for told in reader.read(use.file, use.path):
             place = str(told.control.place) if told.control is not None else ""
-            if place in sinks or any(
-                told.text and (told.text + "/").startswith(sink.removeprefix("path:") + "/")
-                for sink in sinks
-                if sink.startswith("path:")
-            ):
+            if place in sinks or _is_in_sink(told.text, sinks):
                 return use.place
     return None
+
+
+def _is_in_sink(text: str, sinks: Sequence[str]) -> bool:
+    """Whether a path of the project lies in a `path:` sink."""
+    folders = [sink.removeprefix("path:") for sink in sinks if sink.startswith("path:")]
+    return bool(text) and any(f"{text}/".startswith(f"{folder}/") for folder in folders)
 
 
 def _trainer(sources: Sources, dest: str) -> str | None:

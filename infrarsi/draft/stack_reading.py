@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from infrarsi.contract import Knob, Place, PlaceKind, Scalar, ValueChange
-from infrarsi.draft import stack_knobs
+from infrarsi.draft import deepspeed_batch, stack_knobs
 from infrarsi.draft.bounds import canonical, with_rules
 from infrarsi.draft.experts import Experts, experts
 from infrarsi.draft.knobs import Found, Surroundings, spread
@@ -61,7 +61,9 @@ class StackReading:
         """The settings that no dialect knows: the program's own."""
         return tuple(s for s in self.settings if not self.speech.spellings(s))
 
-    def split(self, sources: Sources) -> tuple[Found | None, str] | None:
+    def split(
+        self, sources: Sources, *, counts_micro_steps: bool
+    ) -> tuple[Found | None, str] | None:
         """The micro batch of a stack that works the accumulation out by itself; None of others."""
         name = next((n for n in self.speech.names if n in _BATCHES), None)
         micro = self.today.get("micro_batch")
@@ -70,11 +72,14 @@ class StackReading:
                 f"`{self.changing}` changes the batch while the job runs; the micro batch is not "
                 "searched"
             )
-        if self.stack.name == "deepspeed" and micro is not None and name is None:
-            return None if _feeds(sources) else (None, _OWN_LOADER)
+        each = self.layout.data_parallel if self.layout is not None else None
+        if self.stack.name == "deepspeed" and name is None:
+            found = deepspeed_batch.split(
+                self.settings, each, counts_micro_steps=counts_micro_steps
+            )
+            return (None, _OWN_LOADER) if found and not _feeds(sources) else found
         if name is None or micro is None:
             return None
-        each = self.layout.data_parallel if self.layout is not None else None
         if each is None or not isinstance(micro.value, int):
             return None, (
                 "how many processes share an update is not known, so the micro batch is not "

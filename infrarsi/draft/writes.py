@@ -62,6 +62,12 @@ _OPENERS = ("open", "io.open", "gzip.open", "bz2.open", "lzma.open", "codecs.ope
 _READERS = ("torch.load", "np.load", "numpy.load", "os.path.exists", "os.path.isfile", "load_file")
 _TENSORBOARD = "SummaryWriter"
 _TENSORBOARD_DEFAULT = "runs"
+_ENGINE_WRITES = {  # methods of DeepSpeed's engine: (position, keyword)
+    "save_checkpoint": (0, "save_dir"),
+    "save_16bit_model": (0, "save_dir"),
+}
+ENGINE_LOAD = "load_checkpoint"
+"""The method of DeepSpeed's engine: it is given the folder that its checkpoints lie in."""
 _HUBS = ("push_to_hub", "upload_file", "upload_folder", "create_repo")
 
 
@@ -85,6 +91,9 @@ def writes(sources: Sources) -> Iterator[PathUse]:
     for file, node in sources.walk():
         if isinstance(node, ast.Call):
             path = _written(node)
+            if path is None and _is_engines(node, sources):
+                last = dotted(node.func).rpartition(".")[2]
+                path = _argument(node, *_ENGINE_WRITES.get(last, (99, "")))
             if path is not None:
                 yield PathUse(file, node, path, dotted(node.func))
 
@@ -94,6 +103,24 @@ def loads(sources: Sources) -> Iterator[PathUse]:
     for file, node in sources.walk():
         if isinstance(node, ast.Call) and dotted(node.func) in _READERS and node.args:
             yield PathUse(file, node, node.args[0], dotted(node.func))
+        elif (
+            isinstance(node, ast.Call)
+            and dotted(node.func).rpartition(".")[2] == ENGINE_LOAD
+            and _is_engines(node, sources)
+        ):
+            path = _argument(node, 0, "load_dir")
+            if path is not None:
+                yield PathUse(file, node, path, ENGINE_LOAD)
+
+
+def _is_engines(node: ast.Call, sources: Sources) -> bool:
+    """Whether a call may be one of DeepSpeed's engine: of a method that is not the project's."""
+    if "deepspeed" not in sources.external or not isinstance(node.func, ast.Attribute):
+        return False
+    return isinstance(node.func.value, ast.Name | ast.Attribute) and not any(
+        isinstance(other, ast.FunctionDef) and other.name == node.func.attr
+        for _, other in sources.walk()
+    )
 
 
 def uploads(sources: Sources) -> Iterator[tuple[str, frozenset[str]]]:

@@ -1,13 +1,11 @@
 """Redirecting the places that a job writes to into the execution's own folder."""
 
-import re
 from dataclasses import dataclass, field
 
 from infrarsi.contract import SINKS_TOKEN, Place, PlaceKind, Project
 from infrarsi.workspace.launch_text import LaunchText
 
 FRESH = "fresh"
-_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True)
@@ -33,15 +31,10 @@ def redirect(launch: LaunchText, project: Project) -> Redirected:
         if place.kind is PlaceKind.PATH:
             remove.append(place.name)
             continue
-        wanted = f"{SINKS_TOKEN}/{folder_name(place)}" if value == FRESH else value
+        wanted = f"{SINKS_TOKEN}/{place.sink_folder}" if value == FRESH else value
         if place.kind is PlaceKind.ENV:
             env[place.name] = wanted
             if not launch.assigns(place.name):
                 continue  # the environment reaches the job by itself
         launch = launch.with_place(place, wanted)
     return Redirected(launch, env, tuple(remove))
-
-
-def folder_name(place: Place) -> str:
-    """The name of a sink's folder: `flag:--out-dir` gives `out-dir`."""
-    return _UNSAFE.sub("_", place.name.strip("-/.")) or "sink"

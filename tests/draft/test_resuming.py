@@ -139,3 +139,41 @@ def test_the_drafted_file_says_it_in_one_line_and_loads_again(tmp_path: Path) ->
     assert line.startswith("  resume: {set: {flag:--resume: '@CHECKPOINT@'}}  # `--resume`")
     (tmp_path / "infrarsi.yaml").write_text(text)
     assert load(tmp_path / "infrarsi.yaml").project == drafted.project
+
+
+TITAN = """[training]
+steps = 30
+
+[checkpoint]
+enable = true
+"""
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (
+            "last_save_model_only = false\n",
+            {
+                "flag:--checkpoint.initial_load_path": "@CHECKPOINT@",
+                "flag:--checkpoint.no_initial_load_model_only": True,
+                "flag:--training.steps": 35,
+            },
+        ),
+        ("", None),
+        ('last_save_model_only = false\ninitial_load_path = "base"\n', None),
+    ],
+    ids=["all states", "the model alone", "starts from another"],
+)
+def test_torchtitan_goes_on_from_a_checkpoint_of_all_states(
+    tmp_path: Path, keys: str, expected: dict[str, Any] | None
+) -> None:
+    (tmp_path / "job.toml").write_text(TITAN + keys)
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom torchtitan.train import main\n\nmain()\n"
+    )
+    (tmp_path / "train.sh").write_text(
+        "torchrun --nproc_per_node 2 train.py --job.config_file job.toml\n"
+    )
+    found = read(tmp_path / "train.sh").project.verify.resume
+    assert (None if found is None else dict(found.set)) == expected

@@ -1,5 +1,6 @@
-"""Jobs whose parser lies in a library: Megatron-LM and torchtitan, told by what they import."""
+"""Jobs whose arguments lie in a library: Megatron-LM, torchtitan, DeepSpeed."""
 
+import ast
 import posixpath
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from infrarsi.draft.argument_systems.definition import Definition, Found
 from infrarsi.draft.argument_systems.fields import Classes
 from infrarsi.draft.argument_systems.job import Job
 from infrarsi.draft.argument_systems.known_parsers import known
-from infrarsi.draft.sources import Sources
+from infrarsi.draft.sources import Sources, dotted
 from infrarsi.errors import UserError
 
 _CONFIG_FILE = "--job.config_file"
@@ -17,12 +18,14 @@ _REGISTRY = ("--module", "--config")
 
 
 def read(sources: Sources, job: Job, so_far: Found) -> Found:
-    """The arguments of Megatron-LM or torchtitan, where the job is one of theirs."""
+    """The arguments of Megatron-LM or torchtitan, and those that DeepSpeed adds to a parser."""
     found = Found()
     names = {name for definition in so_far.definitions for name in definition.names}
     if _is_megatron(sources) and "--micro-batch-size" not in names:
         found.definitions += [d for d in known("megatron") or [] if d.flag not in names]
         found.is_open = True
+    if _calls(sources, "add_config_arguments") and "deepspeed" in sources.external:
+        found.definitions += [d for d in known("deepspeed") or [] if d.flag not in names]
     factory = _factory(sources)
     if factory is not None and "--micro-batch-size" in names:
         found.definitions += [
@@ -44,6 +47,13 @@ def _is_megatron(sources: Sources) -> bool:
     starts = ("pretrain(", "initialize_megatron(", "megatron.training")
     named = posixpath.basename(sources.entry.path).startswith("pretrain_")
     return named or any(word in file.text for file in sources.files for word in starts)
+
+
+def _calls(sources: Sources, name: str) -> bool:
+    return any(
+        isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] == name
+        for _, node in sources.walk()
+    )
 
 
 def _factory(sources: Sources) -> str | None:

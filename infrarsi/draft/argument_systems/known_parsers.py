@@ -5,9 +5,9 @@ of a library is not in it, and is then not known.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ _FILE = Path(__file__).with_name("known_parsers.toml")
 _TITLES = {
     "megatron": "Megatron-LM's own arguments",
     "torchtitan": "torchtitan's own job configuration",
+    "deepspeed": "`deepspeed.add_config_arguments`",
     "TrainingArguments": "TrainingArguments of transformers",
 }
 _TRAINERS = {  # classes with all fields of TrainingArguments; defaults that they change
@@ -35,7 +36,7 @@ _TRAINERS = {  # classes with all fields of TrainingArguments; defaults that the
 
 def known(name: str) -> list[Definition] | None:
     """The arguments of a library's class or parser; None where it is not known."""
-    if name in ("megatron", "torchtitan"):
+    if name in ("megatron", "torchtitan", "deepspeed"):
         return list(_definitions(name))
     if name not in _TRAINERS:
         return None
@@ -50,13 +51,19 @@ def known(name: str) -> list[Definition] | None:
 @cache
 def _definitions(name: str) -> tuple[Definition, ...]:
     table: Mapping[str, Mapping[str, Any]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))[name]
-    makers = {"megatron": _megatron, "torchtitan": _torchtitan, "TrainingArguments": _trainer}
+    makers: Mapping[str, Callable[..., Definition]] = {
+        "megatron": partial(_plain, table="megatron"),
+        "torchtitan": _torchtitan,
+        "deepspeed": partial(_plain, table="deepspeed"),
+        "TrainingArguments": _trainer,
+    }
     return tuple(makers[name](flag, row) for flag, row in table.items())
 
 
-def _megatron(flag: str, row: Mapping[str, Any]) -> Definition:
-    made = _made((flag,), flag.lstrip("-").replace("-", "_"), row, "megatron")
-    return replace(made, dest=row.get("dest", made.dest))
+def _plain(flag: str, row: Mapping[str, Any], *, table: str) -> Definition:
+    made = _made((flag,), flag.lstrip("-").replace("-", "_"), row, table)
+    system = "argparse" if table == "deepspeed" else table  # added to the program's own parser
+    return replace(made, dest=row.get("dest", made.dest), system=system)
 
 
 def _torchtitan(name: str, row: Mapping[str, Any]) -> Definition:
