@@ -1,13 +1,13 @@
 """The split of an update into micro-steps as one knob that leaves the update's size alone."""
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infrarsi.contract import Knob, Scalar, ValueChange
 from infrarsi.draft.knobs import Found, Surroundings, spread
 from infrarsi.draft.settings import Setting
-from infrarsi.draft.sources import Sources, dotted, mentions
+from infrarsi.draft.sources import PythonFile, Sources, dotted, mentions
 from infrarsi.families import catalogue, normal_flag
 
 _WHOLE = (
@@ -174,12 +174,22 @@ def _no_counts(*settings: Setting) -> str:
     return f"{listed}, which makes no split; the micro batch is not searched"
 
 
+def _operations(
+    setting: Setting, near: Sequence[str], sources: Sources
+) -> Iterator[tuple[PythonFile, ast.BinOp]]:
+    """The operations on a setting in files where one of the texts stands near its name."""
+    for file in sources.files:
+        if file.has_near(setting.dest, near):
+            for node in file.of(ast.BinOp):
+                if file.spells(node, setting.dest):
+                    yield file, node
+
+
 def _division(left: Setting, right: Setting, sources: Sources) -> ast.BinOp | None:
     """Where the program divides one setting by an expression with the other."""
-    for _, node in sources.walk():
+    for _, node in _operations(left, ("/",), sources):
         if (
-            isinstance(node, ast.BinOp)
-            and isinstance(node.op, ast.Div | ast.FloorDiv)
+            isinstance(node.op, ast.Div | ast.FloorDiv)
             and mentions(node.left, left.dest)
             and mentions(node.right, right.dest)
         ):
@@ -199,8 +209,8 @@ def _is_plain(node: ast.expr, micro: Setting) -> bool:
 
 def _factor(micro: Setting, sources: Sources, around: Surroundings) -> int:
     """What the batch flag must be divisible by: the processes, if the program divides by them."""
-    for _, node in sources.walk():
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div | ast.FloorDiv):
+    for _, node in _operations(micro, ("/",), sources):
+        if not isinstance(node.op, ast.Div | ast.FloorDiv):
             continue
         if not mentions(node.left, micro.dest):
             continue
@@ -213,8 +223,8 @@ def _factor(micro: Setting, sources: Sources, around: Surroundings) -> int:
 
 def _derived(micro: Setting, accumulation: Setting | None, sources: Sources) -> str:
     """The place where a rate is computed from the micro batch alone, "" if nowhere."""
-    for file, node in sources.walk():
-        if not isinstance(node, ast.BinOp) or not mentions(node, micro.dest):
+    for file, node in _operations(micro, _DERIVED, sources):
+        if not mentions(node, micro.dest):
             continue
         if accumulation is not None and mentions(node, accumulation.dest):
             continue

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from infrarsi.configs import Config, Entry, can_read
-from infrarsi.configs.constants import constant, dotted
+from infrarsi.configs.constants import constant
 from infrarsi.contract import Place, PlaceKind, Scalar
 from infrarsi.draft.argument_systems import Definition, Job
 from infrarsi.draft.argument_systems.annotations import kind_of
@@ -115,10 +115,8 @@ def _in_defaults(definitions: Sequence[Definition], job: Job) -> Iterator[tuple[
 
 def _in_code(sources: Sources, job: Job) -> Iterator[tuple[str, str]]:
     """`yaml.safe_load(open("conf.yaml"))` and the like, with the name written out."""
-    for file, node in sources.walk():
-        if not isinstance(node, ast.Call):
-            continue
-        if dotted(node.func).rpartition(".")[2] not in _LOADERS or not node.args:
+    for file, node in sources.calls(*_LOADERS):
+        if not node.args:
             continue
         for inner in ast.walk(node):
             value = constant(inner, {}) if isinstance(inner, ast.Constant) else None
@@ -134,10 +132,13 @@ def _in_code(sources: Sources, job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _meeting(sources: Sources) -> Meeting:
-    text = "\n".join(file.text for file in sources.files)
-    if "set_defaults(**" in text or any(word in text for word in _DEFAULTS):
+    if any(True for _ in sources.holding("set_defaults(**", *_DEFAULTS)):
         return "defaults"
-    return "overrides" if _OVERRIDES.search(text) else "apart"
+    return (
+        "overrides"
+        if any(True for file in sources.files if _OVERRIDES.search(file.text))
+        else "apart"
+    )
 
 
 def _alone(sources: Sources, job: Job) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from infrarsi.draft.reading import read_settings
 from infrarsi.draft.roles import Role, digest, roles
 from infrarsi.draft.settings import Setting
 from infrarsi.draft.sinks import Sinks, find
-from infrarsi.draft.sources import Sources, read
+from infrarsi.draft.sources import Sources, read, uncollected
 from infrarsi.draft.speech import is_there
 from infrarsi.draft.stack_reading import read_stack
 from infrarsi.draft.target import Target, import_path, locate, with_torchrun
@@ -80,6 +80,7 @@ class Draft:
         return {item.path: item.told for item in self.evidence}
 
 
+@uncollected()
 def draft(
     target: Path,
     *,
@@ -234,6 +235,7 @@ class _Drafting:
         told = read_settings(self.target, self.sources, self.environ, config)
         insist_on_known(self.target, self.sources, told.arguments)
         self.unknowns += told.unknowns
+        self.unknowns += [f"{path}: {why}" for path, why in self.sources.unread.items()]
         is_empty = all(definition.is_env for definition in told.arguments.definitions)
         if is_empty and not told.files:
             self.notes.append(

@@ -15,6 +15,7 @@ _NAMED = re.compile(
     r"moe|mixtral|mixture|deepseek-?_?v[23]|olmoe|dbrx|gpt-?_?oss|\ba\d+(\.\d+)?b\b|grok|jamba",
     re.I,
 )
+_DEFINED = re.compile(r"class\s+\w*(MoE|MixtureOfExperts|Experts)")
 _CLASSES = re.compile(r".*(MoE|MixtureOfExperts|SparseMoe\w*|Experts)(Layer|Block|MLP)?")
 
 
@@ -46,14 +47,13 @@ def _in_code(sources: Sources) -> Experts | None:
     defined = {
         node.name
         for file in own
-        for node in ast.walk(file.tree)
-        if isinstance(node, ast.ClassDef) and _CLASSES.fullmatch(node.name)
+        if _DEFINED.search(file.text)
+        for node in file.of(ast.ClassDef)
+        if _CLASSES.fullmatch(node.name)
     }
-    for file in own:
-        for node in ast.walk(file.tree):
-            name = dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
-            if name and (name in defined or name == "MoE"):
-                return Experts(None, f"{file.place(node)} makes `{name}`")
+    for file, call in Sources(tuple(own)).calls("MoE", *sorted(defined)):
+        name = dotted(call.func).rpartition(".")[2]
+        return Experts(None, f"{file.place(call)} makes `{name}`")
     return None
 
 

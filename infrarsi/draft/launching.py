@@ -9,7 +9,7 @@ from infrarsi.contract import Place, PlaceKind, Project, Scalar
 from infrarsi.draft.parsers import is_taken, known_flags, nearest_flag
 from infrarsi.draft.reading import read_settings
 from infrarsi.draft.settings import Setting
-from infrarsi.draft.sources import read
+from infrarsi.draft.sources import read, uncollected
 from infrarsi.draft.target import MissingEntry, Target, import_path, locate
 from infrarsi.errors import UserError
 
@@ -56,6 +56,7 @@ class Today:
         return None
 
 
+@uncollected()
 def today(root: Path, project: Project, environ: Mapping[str, str] | None = None) -> Today | None:
     """The job behind a project's command, None where it cannot be read.
 

@@ -1,13 +1,12 @@
 """Which flags a program takes, where that can be read completely, and which it is given besides."""
 
-import ast
 import difflib
 from collections.abc import Iterator, Sequence
 
 from infrarsi.contract import PlaceKind
 from infrarsi.draft.arguments import Arguments
 from infrarsi.draft.settings import Setting
-from infrarsi.draft.sources import Sources, dotted
+from infrarsi.draft.sources import Sources
 from infrarsi.draft.target import Target
 from infrarsi.errors import UserError
 
@@ -32,11 +31,8 @@ def known_flags(sources: Sources, arguments: Arguments) -> frozenset[str] | None
         return None
     if set(arguments.systems) - set(_COMPLETE):
         return None
-    for _, node in sources.walk():
-        if isinstance(node, ast.Call):
-            name = dotted(node.func).rpartition(".")[2]
-            if name in _OPEN_CALLS:
-                return None
+    if any(True for _ in sources.calls(*_OPEN_CALLS)):
+        return None
     if any(word in file.text for file in sources.files for word in _ANY):
         return None
     found = {name for definition in flags for name in definition.names}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from infrarsi.contract import PlaceKind
 from infrarsi.draft.settings import Setting
-from infrarsi.draft.sources import PythonFile, Sources, dotted
+from infrarsi.draft.sources import PythonFile, Sources, dotted, walked
 
 PROJECT = "@project@"
 """Begins a path that is built from `__file__`; what follows is relative to the project."""
@@ -56,18 +56,9 @@ class Reader:
             s.dest: s for s in settings if s.definition and s.definition.system == "globals"
         }
         self.by_env = {s.place.name: s for s in settings if s.place.kind is PlaceKind.ENV}
-        self.parents: dict[ast.AST, ast.AST] = {}
         self._calls: dict[str, list[tuple[PythonFile, ast.Call]]] = {}
         self._functions: dict[str, list[tuple[PythonFile, ast.AST]]] = {}
         self._bindings: dict[ast.AST, list[tuple[ast.expr, ast.expr]]] = {}
-        for file, node in sources.walk():
-            for child in ast.iter_child_nodes(node):
-                self.parents[child] = node
-            if isinstance(node, ast.Call):
-                last = dotted(node.func).rpartition(".")[2]
-                self._calls.setdefault(last, []).append((file, node))
-            elif isinstance(node, _FUNCTIONS):
-                self._functions.setdefault(node.name, []).append((file, node))
 
     def read(self, file: PythonFile, node: ast.AST, depth: int = _DEPTH) -> list[Told]:
         """Every way an expression can come out, at least one."""
@@ -177,21 +168,23 @@ class Reader:
     def _name(self, file: PythonFile, node: ast.Name, depth: int) -> list[Told]:
         if node.id == "__file__":
             return [Told(f"{PROJECT}/{file.path}", True)]
-        function = self._enclosing(node)
+        function = _enclosing(file, node)
         while function is not None:
             values = _bound(function, node.id, self._assignments(function))
             if values:
                 return [told for value in values for told in self.read(file, value, depth)]
             if node.id in _parameters(function):
                 return self._argument(file, function, node.id, depth)
-            function = self._enclosing(function)
+            function = _enclosing(file, function)
         if file is self.sources.entry and node.id in self.by_name:
             return [Told(control=self.by_name[node.id])]  # the command line sets the name
         values = _bound(file.tree, node.id, self._assignments(file.tree))
         if values:
             return [told for value in values for told in self.read(file, value, depth)]
-        for other in self.sources.files:  # `from settings import OUT`
-            if other is not file and _imports(file, node.id):
+        if not _imports(file, node.id):
+            return [_UNKNOWN]
+        for other in self.sources.holding(node.id):  # `from settings import OUT`
+            if other is not file:
                 for value in _bound(other.tree, node.id, self._assignments(other.tree)):
                     return self.read(other, value, depth)
         return [_UNKNOWN]
@@ -205,13 +198,13 @@ class Reader:
             if any(arg.arg == name for arg in function.args.args)
             else None
         )
-        owner = self.parents.get(function)
+        owner = file.parents.get(function)
         called = function.name
         if isinstance(owner, ast.ClassDef) and function.name == "__init__":
             called = owner.name
         is_method = isinstance(owner, ast.ClassDef)
         told: list[Told] = []
-        for other, node in self._calls.get(called, []):
+        for other, node in self._calls_of(called):
             if not self._is_own(node, called):
                 continue
             passed = [k.value for k in node.keywords if k.arg == name]
@@ -236,7 +229,7 @@ class Reader:
         called = dotted(node.func).rpartition(".")[2]
         if not self._is_own(node, called):
             return [_UNKNOWN]
-        for other, function in self._functions.get(called, []):
+        for other, function in self._functions_named(called):
             returns = [
                 inner.value
                 for inner in ast.walk(function)
@@ -245,11 +238,19 @@ class Reader:
             return [t for value in returns for t in self.read(other, value, depth)]
         return [_UNKNOWN]
 
-    def _enclosing(self, node: ast.AST) -> ast.FunctionDef | None:
-        at = self.parents.get(node)
-        while at is not None and not isinstance(at, ast.FunctionDef):
-            at = self.parents.get(at)
-        return at
+    def _calls_of(self, name: str) -> list[tuple[PythonFile, ast.Call]]:
+        if name not in self._calls:
+            self._calls[name] = list(self.sources.calls(name))
+        return self._calls[name]
+
+    def _functions_named(self, name: str) -> list[tuple[PythonFile, ast.AST]]:
+        if name not in self._functions:
+            self._functions[name] = [
+                (file, node)
+                for file, node in self.sources.walk(name)
+                if isinstance(node, _FUNCTIONS) and node.name == name
+            ]
+        return self._functions[name]
 
     def _assignments(self, scope: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
         if scope not in self._bindings:
@@ -257,9 +258,17 @@ class Reader:
         return self._bindings[scope]
 
 
+def _enclosing(file: PythonFile, node: ast.AST) -> ast.FunctionDef | None:
+    """The function that a node of a file stands in."""
+    at = file.parents.get(node)
+    while at is not None and not isinstance(at, ast.FunctionDef):
+        at = file.parents.get(at)
+    return at
+
+
 def _assigned(scope: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
     """(target, value) of everything that a scope binds."""
-    for node in ast.walk(scope):
+    for node in walked(scope):
         if isinstance(node, ast.Assign):
             yield from ((target, node.value) for target in node.targets)
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:

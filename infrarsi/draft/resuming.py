@@ -181,7 +181,7 @@ def _is_in_sink(text: str, sinks: Sequence[str]) -> bool:
 
 def _trainer(sources: Sources, dest: str) -> str | None:
     """`trainer.train(resume_from_checkpoint=...)` of the transformers library."""
-    for file, node in sources.walk():
+    for file, node in sources.walk("resume_from_checkpoint"):
         if not isinstance(node, ast.Call) or not dotted(node.func).endswith(".train"):
             continue
         for keyword in node.keywords:

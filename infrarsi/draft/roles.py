@@ -2,27 +2,34 @@
 
 import ast
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from infrarsi.draft.sources import PythonFile, Sources, dotted
+from infrarsi.draft.outline import last_names
+from infrarsi.draft.sources import PythonFile, Sources
 from infrarsi.node.digests import digest_file
 
 _NAMES = {
-    "data": r"data|dataset|datasets|corpus|tokeniz\w*|vocab\w*|preprocess\w*|augment\w*",
+    "data": r"data|dataset|datasets|corpus|tokeniz\w*|vocab\w*|preprocess\w*|augment\w*"
+    r"|collat\w*|samplers?",
     "evaluation": r"eval|evaluate|evaluation|evaluator|valid|validate|validation|metrics?|scor\w+",
     "loss": r"loss|losses|criterion|criteria|objectives?",
     "timing": r"timer|timers|timing|profil\w+|bench\w*|throughput",
     "logging": r"log|logs|logger|logging|tracker|tracking|wandb_\w+|tensorboard",
 }
 _DEFINED = {
-    "data": r"(Dataset|Sampler|Collator|Tokenizer|Vocab\w*)$|^(collate|tokenize|encode|load_data)",
+    "data": r"(Dataset|Sampler|Collat(or|e)\w*|Tokenizer|Vocab\w*)$"
+    r"|^(collate|tokenize|encode|load_data)",
     "evaluation": r"^(eval|validat|test_|compute_metric|accuracy|perplexity)|Evaluator$|Metric\w*$",
     "loss": r"(_loss|Loss|Criterion)$|^loss_",
     "timing": r"Timer$|Stopwatch$|Profiler$|^time_",
     "logging": r"Logger$|^log_|^setup_logg",
 }
 _DATA_BASES = ("Dataset", "IterableDataset", "Sampler", "BatchSampler", "DistributedSampler")
+_SPREADING = ("data", "evaluation")
+"""What a file of such a kind imports, and nobody else does, is of that kind."""
+
 _HALF = 0.5
 
 
@@ -44,9 +51,56 @@ def roles(sources: Sources) -> tuple[Role, ...]:
     """The role of every file of the job; the entry is always editable."""
     entry = sources.entry
     found = [Role(entry.path, "editable", "the entry")]
-    found += [_role(file, entry) for file in sources.files[1:] if file.tree.body]
+    unreadable = set(sources.unreadable)
+    found += [
+        _role(file, entry)
+        for file in sources.files[1:]
+        if file.path not in unreadable and not _is_empty(file)
+    ]
     found += [Role(path, "unreadable", "it does not parse") for path in sources.unreadable]
-    return tuple(found)
+    return _with_imported(found, sources)
+
+
+def _with_imported(found: list[Role], sources: Sources) -> tuple[Role, ...]:
+    """The roles, with frozen also what only data loading or only evaluation imports.
+
+    A package's `__init__.py` that defines nothing only hands on what others use. Models stay
+    editable, and so does what builds the DataLoader.
+    """
+    handing = {
+        f.path for f in sources.files if f.path.endswith("__init__.py") and not f.definitions
+    }
+    importers: dict[str, list[str]] = {}
+    for path, below in sources.imports.items():
+        for inner in below if path not in handing else ():
+            importers.setdefault(inner, []).append(path)
+    by_path = {role.path: role for role in found}
+    fixed = {sources.entry.path, *handing}
+    fixed |= {
+        file.path
+        for file in sources.files
+        if _has_model(file) or _call(file, "DataLoader") is not None
+    }
+    while True:
+        new = {
+            path: by_path[importers[path][0]]
+            for path, role in by_path.items()
+            if not role.is_frozen
+            and path not in fixed
+            and path in importers
+            and all(_kind(other, by_path) in _SPREADING for other in importers[path])
+        }
+        if not new:
+            return tuple(by_path[role.path] for role in found)
+        for path, first in new.items():
+            others = "" if len(importers[path]) == 1 else " and the like"
+            why = f"{first.kind}, imported only by {first.path}{others}"
+            by_path[path] = Role(path, first.kind, why)
+
+
+def _kind(path: str, by_path: Mapping[str, Role]) -> str:
+    """What a file is; one without a role holds no statement."""
+    return by_path[path].kind if path in by_path else ""
 
 
 def digest(root: Path, path: str) -> str:
@@ -61,7 +115,8 @@ def _role(file: PythonFile, entry: PythonFile) -> Role:
     digests of what the model consumed, not by the file.
     """
     loader = _call(file, "DataLoader")
-    name = Path(file.path).stem
+    path = Path(file.path)
+    name = path.parent.name if path.name == "__init__.py" else path.stem
     if loader is not None:
         kind = _by_content(file)
         if kind in (None, "data"):
@@ -79,14 +134,15 @@ def _role(file: PythonFile, entry: PythonFile) -> Role:
     return Role(file.path, "editable", f"imported by {entry.path}")
 
 
-def _definitions(file: PythonFile) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return [node for node in file.tree.body if isinstance(node, kinds)]
+def _is_empty(file: PythonFile) -> bool:
+    """Whether a file has no statement: nothing but comments and blank lines."""
+    lines = (line.strip() for line in file.text.splitlines())
+    return not any(line and not line.startswith("#") for line in lines)
 
 
 def _by_content(file: PythonFile) -> str | None:
     """The kind that at least half of a file's functions and classes are."""
-    defined = _definitions(file)
+    defined = file.definitions
     for kind, pattern in _DEFINED.items():
         matching = [node for node in defined if re.search(pattern, node.name)]
         if matching and len(matching) >= _HALF * len(defined):
@@ -95,29 +151,25 @@ def _by_content(file: PythonFile) -> str | None:
 
 
 def _dataset(file: PythonFile) -> ast.ClassDef | None:
-    for node in ast.walk(file.tree):
-        if isinstance(node, ast.ClassDef):
-            bases = [dotted(base).rpartition(".")[2] for base in node.bases]
-            if any(base in _DATA_BASES for base in bases):
-                return node
-            methods = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
-            if not bases and {"__getitem__", "__len__"} <= methods:
-                return node
+    if file.words.isdisjoint((*_DATA_BASES, "__getitem__")):
+        return None
+    for node in file.of(ast.ClassDef):
+        bases = last_names(node)
+        if any(base in _DATA_BASES for base in bases):
+            return node
+        methods = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+        if not bases and {"__getitem__", "__len__"} <= methods:
+            return node
     return None
 
 
 def _has_model(file: PythonFile) -> bool:
     """Whether the file defines a module that is no loss."""
-    for node in _definitions(file):
-        if isinstance(node, ast.ClassDef) and not re.search(_DEFINED["loss"], node.name):
-            bases = [dotted(base).rpartition(".")[2] for base in node.bases]
-            if "Module" in bases:
-                return True
-    return False
+    return any(
+        "Module" in defined.bases and not re.search(_DEFINED["loss"], defined.name)
+        for defined in file.definitions
+    )
 
 
 def _call(file: PythonFile, name: str) -> ast.Call | None:
-    for node in ast.walk(file.tree):
-        if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] == name:
-            return node
-    return None
+    return next(iter(file.calls.get(name, ())), None) if file.holds(name) else None

@@ -35,6 +35,9 @@ _MEGATRON = re.compile(r"(^|/)megatron/(core|training|legacy|model|arguments)")
 _TORCHTITAN = re.compile(r"(^|/)torchtitan/(train|trainer|config|config_manager|models)")
 _TRAINER = re.compile(r"[A-Z]\w*Trainer|Trainer")
 _WRAPPERS = ("DistributedDataParallel", "DDP", "FullyShardedDataParallel", "FSDP")
+_SHOWN = ("transformers", "trl", "Accelerator", "deepspeed", "fully_shard", *_WRAPPERS)
+"""What a file holds that shows a stack by its code."""
+
 _HUGGINGFACE = ("axolotl", "llama-factory", "trl", "hf-trainer", "accelerate")
 _IMPORTS = {
     "megatron": "megatron",
@@ -146,7 +149,7 @@ def _signs(target: Target, sources: Sources) -> Iterator[Sign]:
 
 
 def _in_code(sources: Sources) -> Iterator[Sign]:
-    for file, node in sources.walk():
+    for file, node in sources.walk(*_SHOWN):
         if isinstance(node, ast.ImportFrom) and not node.level:
             yield from _imported(file.place(node), (node.module or "").partition(".")[0], node)
         elif isinstance(node, ast.Call | ast.ClassDef):
@@ -183,8 +186,8 @@ def needs_launcher(sources: Sources) -> str:
     """The place where a program relies on torchrun's variables, "" if it runs by itself."""
     if _first_call(sources, "spawn"):
         return ""
-    for file, node in sources.walk():
-        if isinstance(node, ast.Subscript) and dotted(node.value) in ("os.environ", "environ"):
+    for file, node in sources.of(ast.Subscript, "environ"):
+        if dotted(node.value) in ("os.environ", "environ"):
             name = node.slice.value if isinstance(node.slice, ast.Constant) else ""
             if name in ("LOCAL_RANK", "RANK", "WORLD_SIZE"):
                 return file.place(node)
@@ -192,10 +195,7 @@ def needs_launcher(sources: Sources) -> str:
 
 
 def _first_call(sources: Sources, name: str) -> str:
-    for file, node in sources.walk():
-        if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] == name:
-            return file.place(node)
-    return ""
+    return next((file.place(call) for file, call in sources.calls(name)), "")
 
 
 def _other(name: str, place: str, sign: str) -> UserError:

@@ -140,8 +140,9 @@ def _constant(sources: Sources) -> tuple[int, str] | None:
 
 def _counts_micro_steps(setting: Setting, accumulation: Setting, sources: Sources) -> bool:
     """Whether the loop over the steps is the one whose counter is taken modulo the accumulation."""
-    for _, node in sources.walk():
-        if not isinstance(node, ast.For) or not mentions(node.iter, setting.dest):
+    both = [f for f in sources.files if f.holds(setting.dest) and f.holds(accumulation.dest)]
+    for node in (node for file in both for node in file.of(ast.For)):
+        if not mentions(node.iter, setting.dest):
             continue
         counters = {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
         for inner in ast.walk(node):

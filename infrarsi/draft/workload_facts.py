@@ -4,7 +4,6 @@ These are facts for the reader to confirm. None is guessed: what no flag, file, 
 is left out.
 """
 
-import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -135,13 +134,12 @@ def _precision(today: Mapping[str, Meaning], stack: Stack, sources: Sources) -> 
     meaning = today.get("autocast_precision")
     if meaning is not None and meaning.value is not None:
         yield Fact("precision", meaning.value, _told(meaning.setting))
-    for file, node in sources.walk():
-        if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] == "autocast":
-            given = [k.value for k in node.keywords if k.arg == "dtype"]
-            for value in (*given, *node.args):
-                word = _FLOATS.get(dotted(value).rpartition(".")[2])
-                if word is not None:
-                    yield Fact("precision", word, f"{file.place(node)} autocasts to it")
+    for file, node in sources.calls("autocast"):
+        given = [k.value for k in node.keywords if k.arg == "dtype"]
+        for value in (*given, *node.args):
+            word = _FLOATS.get(dotted(value).rpartition(".")[2])
+            if word is not None:
+                yield Fact("precision", word, f"{file.place(node)} autocasts to it")
     if "megatron" in stack.dialects:
         yield Fact("precision", "fp32", "neither `--bf16` nor `--fp16` is passed")
 
@@ -152,10 +150,9 @@ def _optimizer(settings: Sequence[Setting], sources: Sources) -> Iterator[Fact]:
         is_named = any(name in _OPTIMIZERS for name in names)
         if is_named and isinstance(setting.value, str) and setting.value:
             yield Fact("optimizer", setting.value, _told(setting))
-    for file, node in sources.walk():
-        last = dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
-        if last in _CLASSES:
-            yield Fact("optimizer", last, f"{file.place(node)} makes it")
+    for file, node in sources.calls(*_CLASSES):
+        last = dotted(node.func).rpartition(".")[2]
+        yield Fact("optimizer", last, f"{file.place(node)} makes it")
 
 
 def _is_unreadable(settings: Sequence[Setting]) -> bool:

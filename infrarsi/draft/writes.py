@@ -68,6 +68,7 @@ _ENGINE_WRITES = {  # methods of DeepSpeed's engine: (position, keyword)
 }
 ENGINE_LOAD = "load_checkpoint"
 """The method of DeepSpeed's engine: it is given the folder that its checkpoints lie in."""
+_WRITTEN = (*_POSITIONAL, *_LAST_NAME, *_ON_PATH, *_ENGINE_WRITES, "open", "h5py.File")
 _HUBS = ("push_to_hub", "upload_file", "upload_folder", "create_repo")
 
 
@@ -88,26 +89,21 @@ class PathUse:
 
 def writes(sources: Sources) -> Iterator[PathUse]:
     """Every call that makes, changes or removes a file or folder."""
-    for file, node in sources.walk():
-        if isinstance(node, ast.Call):
-            path = _written(node)
-            if path is None and _is_engines(node, sources):
-                last = dotted(node.func).rpartition(".")[2]
-                path = _argument(node, *_ENGINE_WRITES.get(last, (99, "")))
-            if path is not None:
-                yield PathUse(file, node, path, dotted(node.func))
+    for file, node in sources.of(ast.Call, *_WRITTEN):
+        path = _written(node)
+        last = dotted(node.func).rpartition(".")[2]
+        if path is None and last in _ENGINE_WRITES and _is_engines(node, sources):
+            path = _argument(node, *_ENGINE_WRITES[last])
+        if path is not None:
+            yield PathUse(file, node, path, dotted(node.func))
 
 
 def loads(sources: Sources) -> Iterator[PathUse]:
     """Every call that loads a checkpoint or looks whether one is there."""
-    for file, node in sources.walk():
-        if isinstance(node, ast.Call) and dotted(node.func) in _READERS and node.args:
+    for file, node in sources.of(ast.Call, *_READERS, ENGINE_LOAD):
+        if dotted(node.func) in _READERS and node.args:
             yield PathUse(file, node, node.args[0], dotted(node.func))
-        elif (
-            isinstance(node, ast.Call)
-            and dotted(node.func).rpartition(".")[2] == ENGINE_LOAD
-            and _is_engines(node, sources)
-        ):
+        elif dotted(node.func).rpartition(".")[2] == ENGINE_LOAD and _is_engines(node, sources):
             path = _argument(node, 0, "load_dir")
             if path is not None:
                 yield PathUse(file, node, path, ENGINE_LOAD)
@@ -118,14 +114,13 @@ def _is_engines(node: ast.Call, sources: Sources) -> bool:
     if "deepspeed" not in sources.external or not isinstance(node.func, ast.Attribute):
         return False
     return isinstance(node.func.value, ast.Name | ast.Attribute) and not any(
-        isinstance(other, ast.FunctionDef) and other.name == node.func.attr
-        for _, other in sources.walk()
+        other.name == node.func.attr for _, other in sources.of(ast.FunctionDef, node.func.attr)
     )
 
 
 def uploads(sources: Sources) -> Iterator[tuple[str, frozenset[str]]]:
     """The places that send something to a model hub, each with the names that decide on it."""
-    for file in sources.files:
+    for file in sources.holding(*_HUBS):
         yield from _uploads(file, file.tree, frozenset())
 
 

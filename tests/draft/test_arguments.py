@@ -1,7 +1,5 @@
 """What a program can be told, read from its parser."""
 
-import ast
-
 import pytest
 
 from infrarsi.draft.arguments import UNKNOWN, Definition, definitions
@@ -9,7 +7,7 @@ from infrarsi.draft.sources import PythonFile, Sources
 
 
 def read(text: str, **environment: str | None) -> dict[str, Definition]:
-    file = PythonFile("train.py", text, ast.parse(text))
+    file = PythonFile("train.py", text)
     return {d.names[0]: d for d in definitions(Sources((file,)), environment)}
 
 

@@ -59,3 +59,53 @@ def test_files_that_are_not_imported_are_neither(write: Make) -> None:
 def test_a_file_that_does_not_parse_is_frozen(write: Make) -> None:
     files = {"train.sh": "python train.py\n", "train.py": f"import m\n{TRAIN}", "m.py": "def :\n"}
     assert list(read(write(files) / "train.sh").project.frozen) == ["m.py"]
+
+
+SHARED = {
+    "train.sh": "python train.py\n",
+    "train.py": f"import pipeline.reader\nimport checks\nimport model\n{TRAIN}",
+    "pipeline/__init__.py": "from . import reader, rows\n",
+    "pipeline/reader.py": f"from pipeline import rows, shared\n{DATASET}",
+    "pipeline/rows.py": "import deep\n\n\ndef split(x):\n    return x\n",
+    "pipeline/shared.py": "def both(x):\n    return x\n",
+    "deep.py": "def rows(x):\n    return x\n",
+    "checks.py": "import numbers_of\n\n\ndef evaluate(m):\n    return 0\n",
+    "numbers_of.py": "def mean(x):\n    return x\n",
+    "model.py": f"from pipeline import shared\nimport layers\n{MODULE}",
+    "layers.py": "def rotate(x):\n    return x\n",
+}
+
+
+def test_what_only_data_loading_or_evaluation_imports_is_frozen_with_them(write: Make) -> None:
+    drafted = read(write(SHARED) / "train.sh")
+    frozen = {"pipeline/reader.py", "pipeline/rows.py", "deep.py", "checks.py", "numbers_of.py"}
+    assert set(drafted.project.frozen) == frozen
+    assert {"pipeline/shared.py", "layers.py", "model.py"} <= set(drafted.project.editable)
+    why = drafted.comments[("frozen", "deep.py")]
+    assert why == "data, imported only by pipeline/rows.py"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class PadCollator:\n    pass\n",
+        "class BpeTokenizer:\n    pass\n",
+        "class BucketSampler:\n    pass\n",
+        "class RougeMetric:\n    pass\n",
+    ],
+    ids=["collator", "tokenizer", "sampler", "metric"],
+)
+def test_what_prepares_or_judges_data_is_frozen(write: Make, text: str) -> None:
+    files = {"train.sh": "python train.py\n", "train.py": f"import m\n{TRAIN}", "m.py": text}
+    assert list(read(write(files) / "train.sh").project.frozen) == ["m.py"]
+
+
+def test_a_large_or_binary_file_is_neither(write: Make) -> None:
+    files = {"train.sh": "python train.py\n", "train.py": f"import m\nimport n\n{TRAIN}"}
+    root = write({**files, "m.py": "X = 1\n" * 600_000})
+    (root / "n.py").write_bytes(b"\x80\0\xff" * 10)
+    drafted = read(root / "train.sh")
+    assert drafted.project.editable == ["train.py"]
+    assert drafted.project.frozen == {}
+    assert any("m.py: 3.6 MB" in told for told in drafted.unknowns)
+    assert any("n.py: it is no text" in told for told in drafted.unknowns)

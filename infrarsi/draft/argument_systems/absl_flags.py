@@ -23,9 +23,8 @@ _DEFINE = re.compile(r"DEFINE_\w+")
 def read(sources: Sources, environment: Mapping[str, str | None] | None = None) -> Found:
     """Every flag that a call of `DEFINE_...` makes."""
     found = Found()
-    for file, tree in live_files(sources):
-        if "DEFINE_" not in file.text:
-            continue
+    made = {word for file in sources.files for word in _DEFINE.findall(file.text)}
+    for file, tree in live_files(sources, *sorted(made)):
         names = module_constants(file, environment)
         wanted = tuple(sorted({*_KINDS, *_DEFINE.findall(file.text)}))
         for call in Walker(tree, names, wanted).calls():

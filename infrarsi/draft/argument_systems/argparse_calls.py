@@ -29,9 +29,7 @@ _OPEN = ("parse_known_args", "parse_known_intermixed_args")
 def read(sources: Sources, environment: Mapping[str, str | None] | None = None) -> Found:
     """The arguments of every parser of the job; of one name the first counts."""
     reader = _Reader()
-    for file, tree in live_files(sources):
-        if not any(word in file.text for word in (*_MADE, *_OPEN)):
-            continue
+    for file, tree in live_files(sources, *_MADE, *_OPEN):
         names = module_constants(file, environment)
         for call in Walker(tree, names, (*_MADE, *_OPEN)).calls():
             reader.take(file, call)

@@ -34,9 +34,7 @@ _Environment = Mapping[str, str | None] | None
 def read_click(sources: Sources, environment: _Environment = None) -> Found:
     """Every `@click.option(...)`."""
     found = Found()
-    for file, tree in live_files(sources):
-        if "option(" not in file.text:
-            continue
+    for file, tree in live_files(sources, "option("):
         if any(word in file.text for word in _OPEN):
             found.is_open = True
         names = module_constants(file, environment)
@@ -136,9 +134,7 @@ def read_typer(sources: Sources, environment: _Environment = None) -> Found:
     """`typer.run(main)` and `@app.command()`: one option a parameter that has a default."""
     found = Found()
     classes = Classes(sources, environment)
-    for file in sources.files:
-        if "typer" not in file.text:
-            continue
+    for file in sources.holding("typer"):
         commands = list(_functions(file, sources))
         for node in commands:
             command = node.name.replace("_", "-") if len(commands) > 1 else ""

@@ -216,7 +216,7 @@ def _of_target(
 
 
 def _in_file(name: str, file: PythonFile) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
             return node
     return None
@@ -225,8 +225,9 @@ def _in_file(name: str, file: PythonFile) -> ast.FunctionDef | ast.AsyncFunction
 def _function(
     name: str, sources: Sources
 ) -> tuple[PythonFile, ast.FunctionDef | ast.AsyncFunctionDef] | None:
-    for file in sources.files:
-        node = _in_file(name.rpartition(".")[2], file) if name else None
+    last = name.rpartition(".")[2]
+    for file in sources.holding(last) if last else ():
+        node = _in_file(last, file)
         if node is not None:
             return file, node
     return None
@@ -239,7 +240,7 @@ def _bound(node: ast.expr, file: PythonFile) -> ast.expr | None:
     name = dotted(node)
     if not name:
         return None
-    for inner in ast.walk(file.tree):
+    for inner in file.nodes:
         if isinstance(inner, ast.Assign) and dotted(inner.targets[0]) == name:
             return inner.value if isinstance(inner.value, ast.Tuple | ast.List) else None
     return node

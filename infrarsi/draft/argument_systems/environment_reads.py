@@ -13,9 +13,7 @@ from infrarsi.draft.sources import PythonFile, Sources
 def read(sources: Sources, environment: Mapping[str, str | None] | None = None) -> list[Definition]:
     """One definition a name; the first read of it counts."""
     found: dict[str, Definition] = {}
-    for file in sources.files:
-        if "environ" not in file.text and "getenv" not in file.text:
-            continue
+    for file in sources.holding("environ", "getenv"):
         for definition in _reads(file, module_constants(file, environment)):
             found.setdefault(definition.names[0], definition)
     return list(found.values())
@@ -23,7 +21,9 @@ def read(sources: Sources, environment: Mapping[str, str | None] | None = None) 
 
 def _reads(file: PythonFile, constants: Mapping[str, Any]) -> Iterator[Definition]:
     kinds: dict[int, str] = {}
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
+        if not isinstance(node, ast.Call | ast.Subscript):
+            continue
         if isinstance(node, ast.Call) and dotted(node.func) in ("int", "float") and node.args:
             kinds[id(node.args[0])] = dotted(node.func)
         name, default = environment_read(node, constants)

@@ -1,9 +1,9 @@
 """The fields of data classes: names, types, defaults and help, bases of the project included."""
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from infrarsi.configs.constants import UNKNOWN, Unknown, constant, dotted
@@ -53,19 +53,21 @@ class Classes:
         self._sources = sources
         self._environment = environment
         self._constants: dict[str, dict[str, Any]] = {}
+        self._known: dict[str, list[ClassAt]] = {}
 
-    @cached_property
-    def _all(self) -> dict[str, list[ClassAt]]:
-        found: dict[str, list[ClassAt]] = {}
-        for file in self._sources.files:
-            for node in ast.walk(file.tree):
-                if isinstance(node, ast.ClassDef):
-                    found.setdefault(node.name, []).append(ClassAt(file, node))
-        return found
+    def _named(self, name: str) -> list[ClassAt]:
+        """Every class of that name."""
+        if name not in self._known:
+            self._known[name] = [
+                ClassAt(file, node)
+                for file, node in self._sources.of(ast.ClassDef, name)
+                if node.name == name
+            ]
+        return self._known[name]
 
     def find(self, name: str, file: PythonFile) -> ClassAt | None:
         """The class that a name means in a file; None for one from elsewhere, or one of several."""
-        found = self._all.get(_original(name, file), [])
+        found = self._named(_original(name, file))
         own = [at for at in found if at.file is file]
         if own:
             return own[-1]
@@ -194,7 +196,7 @@ def parameters(
 
 def _original(name: str, file: PythonFile) -> str:
     """The name under which something that is imported `as` another was defined."""
-    for node in ast.walk(file.tree):
+    for node in file.nodes if re.search(rf"\bas\s+{re.escape(name)}\b", file.text) else ():
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 if alias.asname == name:
@@ -285,10 +287,4 @@ def _member(
 
 def uses(sources: Sources, names: Sequence[str]) -> list[tuple[PythonFile, ast.Call]]:
     """Every call of something with one of these last names."""
-    return [
-        (file, node)
-        for file in sources.files
-        if any(name in file.text for name in names)
-        for node in ast.walk(file.tree)
-        if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in names
-    ]
+    return list(sources.calls(*names))

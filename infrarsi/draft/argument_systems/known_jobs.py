@@ -1,6 +1,5 @@
 """Jobs whose arguments lie in a library: Megatron-LM, torchtitan, DeepSpeed."""
 
-import ast
 import posixpath
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ from infrarsi.draft.argument_systems.definition import Definition, Found
 from infrarsi.draft.argument_systems.fields import Classes
 from infrarsi.draft.argument_systems.job import Job
 from infrarsi.draft.argument_systems.known_parsers import known
-from infrarsi.draft.sources import Sources, dotted
+from infrarsi.draft.sources import Sources
 from infrarsi.errors import UserError
 
 _CONFIG_FILE = "--job.config_file"
@@ -50,10 +49,7 @@ def _is_megatron(sources: Sources) -> bool:
 
 
 def _calls(sources: Sources, name: str) -> bool:
-    return any(
-        isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] == name
-        for _, node in sources.walk()
-    )
+    return any(True for _ in sources.calls(name))
 
 
 def _factory(sources: Sources) -> str | None:

@@ -66,9 +66,11 @@ def module_constants(
     return constants
 
 
-def live_files(sources: Sources) -> Iterator[tuple[PythonFile, ast.Module]]:
-    """Every file as it runs: what another file does only as a program is left out of it."""
-    for file in sources.files:
+def live_files(sources: Sources, *names: str) -> Iterator[tuple[PythonFile, ast.Module]]:
+    """The files that hold one of the names, as they run: what another file than the entry does only
+    as a program is left out of it.
+    """
+    for file in sources.holding(*names):
         if file is sources.entry:
             yield file, file.tree
             continue
