@@ -59,13 +59,16 @@ class Reader:
         self._calls: dict[str, list[tuple[PythonFile, ast.Call]]] = {}
         self._functions: dict[str, list[tuple[PythonFile, ast.AST]]] = {}
         self._bindings: dict[ast.AST, list[tuple[ast.expr, ast.expr]]] = {}
+        self._known: dict[tuple[ast.AST, int], list[Told]] = {}
 
     def read(self, file: PythonFile, node: ast.AST, depth: int = _DEPTH) -> list[Told]:
         """Every way an expression can come out, at least one."""
         if depth <= 0:
             return [_UNKNOWN]
-        found = self._read(file, node, depth - 1)
-        return list(dict.fromkeys(found))[:8] or [_UNKNOWN]
+        if (node, depth) not in self._known:  # calls that pass each other's parameters meet often
+            found = self._read(file, node, depth - 1)
+            self._known[node, depth] = list(dict.fromkeys(found))[:8] or [_UNKNOWN]
+        return self._known[node, depth]
 
     def _read(self, file: PythonFile, node: ast.AST, depth: int) -> list[Told]:
         if isinstance(node, ast.Constant):

@@ -1,5 +1,6 @@
 """Where a job writes: which place redirects it, and what is left alone."""
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -139,3 +140,15 @@ def test_an_unreadable_place_is_said_and_not_guessed(write: Make) -> None:
     drafted = read(root / "train.sh")
     assert drafted.project.sinks == {}
     assert drafted.unknowns == ("where train.py:10 writes to (`torch.save`)",)
+
+
+def test_functions_that_pass_a_path_on_to_each_other_are_read_once(write: Make) -> None:
+    functions = [
+        f"def f{i}(path):\n" + "".join(f"    f{j}(path)\n" for j in range(12) if j != i)
+        for i in range(12)
+    ]
+    code = "\n\n".join([*functions, "def save(path):\n    torch.save({}, path)", "f0('o/m.pt')"])
+    code = code.replace("    f1(path)\n", "    save(path)\n    f1(path)\n", 1)
+    began = time.thread_time()
+    assert set(sinks(write, code)) == {"path:o"}
+    assert time.thread_time() - began < 5.0  # following every chain of calls takes hours
