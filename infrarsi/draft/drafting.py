@@ -14,6 +14,7 @@ from infrarsi.draft import resuming as resumes
 from infrarsi.draft.batch import batch_settings, micro_batch
 from infrarsi.draft.containers import insist_on_reach
 from infrarsi.draft.environment import environment_knobs
+from infrarsi.draft.installed import installed_note
 from infrarsi.draft.knobs import Found, Surroundings
 from infrarsi.draft.machine import Machine
 from infrarsi.draft.parsers import insist_on_known, undefined
@@ -23,10 +24,10 @@ from infrarsi.draft.reading import read_settings
 from infrarsi.draft.roles import Role, digest, roles
 from infrarsi.draft.settings import Setting
 from infrarsi.draft.sinks import Sinks, find
-from infrarsi.draft.sources import Sources, read, uncollected
+from infrarsi.draft.sources import Sources, uncollected
 from infrarsi.draft.speech import is_there
 from infrarsi.draft.stack_reading import read_stack
-from infrarsi.draft.target import Target, import_path, locate, with_torchrun
+from infrarsi.draft.target import Target, locate, sources_of, with_torchrun
 from infrarsi.draft.workload import Length, length
 from infrarsi.draft.workload_facts import Fact
 from infrarsi.errors import UserError
@@ -101,7 +102,7 @@ def draft(
     environ = os.environ if environ is None else environ
     machine = machine or Machine.here(environ)
     found = locate(target, entry=entry, command=command, environ=environ, root=root)
-    sources = read(found.root, found.entry, import_path(found))
+    sources = sources_of(found)
     questions: list[Question] = []
     if found.script_path is None and command is None:
         found = _bare_entry(found, sources, machine, environ, questions)
@@ -166,6 +167,8 @@ class _Drafting:
         self.unknowns: list[str] = []
         self.evidence: list[Evidence] = []
         self.notes += [*target.notes, *insist_on_reach(target)]
+        if target.module:
+            self.notes.append(installed_note(target.module, sources))
         self.placement: Placement = placement(target)
         self.notes += self.placement.notes
         self.settings = self._settings(config)
@@ -191,7 +194,7 @@ class _Drafting:
         size = length(self.settings, batch.accumulation, self.sources)
         offered, constraints = self.reading.bound(self._knobs(size), self.notes)
         sinks = find(self.target, self.sources, self.settings, self.kind.dialects)
-        files = roles(self.sources)
+        files = () if self.target.module else roles(self.sources)
         self.tell("stack", told=self.reading.told)
         self._redirected()
         resuming = resumes.find(self.settings, self.sources, size, list(sinks.places))

@@ -9,8 +9,8 @@ from infrarsi.contract import Place, PlaceKind, Project, Scalar
 from infrarsi.draft.parsers import is_taken, known_flags, nearest_flag
 from infrarsi.draft.reading import read_settings
 from infrarsi.draft.settings import Setting
-from infrarsi.draft.sources import read, uncollected
-from infrarsi.draft.target import MissingEntry, Target, import_path, locate
+from infrarsi.draft.sources import uncollected
+from infrarsi.draft.target import MissingEntry, Target, locate, sources_of
 from infrarsi.errors import UserError
 
 _DISTRIBUTED = ("DistributedDataParallel", "init_process_group")
@@ -66,7 +66,7 @@ def today(root: Path, project: Project, environ: Mapping[str, str] | None = None
     try:
         command = project.launch.command
         target = locate(root, entry=None, command=command, environ=environ, root=root)
-        sources = read(target.root, target.entry, import_path(target))
+        sources = sources_of(target)
     except MissingEntry as error:
         if error.is_module:  # it may be installed
             return None

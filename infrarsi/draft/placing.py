@@ -15,7 +15,7 @@ from infrarsi.draft.launch_files import (
 from infrarsi.draft.slurm import Request, of_srun
 from infrarsi.draft.target import Target
 from infrarsi.errors import UserError
-from infrarsi.scripts import Argument, TrainingCommand, Wrapping
+from infrarsi.scripts import CONSOLE, Argument, TrainingCommand, Wrapping
 
 _ALL_GPUS = ("gpu", "auto", "cuda", "cpu", "xpu")
 _FIX = "write the number out, or give the command that one node runs with --command"
@@ -250,6 +250,26 @@ class _Placing:
             )
         return Told(slots.pop(), hosts[1])
 
+    def console_processes(self, nodes: int) -> Told | None:
+        """`llamafactory-cli` starts one for each GPU; the others hand it to accelerate."""
+        place = f"{self.target.where}:{self.training.line}"
+        given = next((a for a in self.training.arguments if _is_processes(a)), None)
+        if given is not None:
+            place = self._place(given)
+            return Told(self._divided(self._integer(given, given.name), nodes, place), place)
+        if self.training.launcher == "llamafactory-cli":
+            assigned = self.training.environment.get("NPROC_PER_NODE")
+            if assigned is None:
+                return Told(None, place)
+            text = assigned.value or ""
+            number = int(text) if text.isdigit() else None
+            return Told(number, f"{self.target.where}:{assigned.line}")
+        self.unknowns.append(
+            f"the processes that {self.training.launcher} starts ({place}): without "
+            "`--num_processes` accelerate's default file in your home decides, and that is not read"
+        )
+        return None
+
     def _divided(self, total: int, nodes: int, place: str) -> int:
         if total % nodes:
             raise UserError(
@@ -366,6 +386,10 @@ def _family(training: TrainingCommand) -> str:
     return "torchrun" if training.launcher.startswith("python -m") else training.launcher
 
 
+def _is_processes(argument: Argument) -> bool:
+    return argument.name.lstrip("-").replace("-", "_") == "num_processes"
+
+
 def _text(option: Argument | None) -> str | None:
     return option.value if option is not None and isinstance(option.value, str) else None
 
@@ -399,4 +423,5 @@ _PROCESSES: dict[str, Callable[[_Placing, int], Told | None]] = {
     "torchrun": _Placing.torchrun_processes,
     "accelerate launch": _Placing.accelerate_processes,
     "deepspeed": _Placing.deepspeed_processes,
+    **dict.fromkeys(CONSOLE, _Placing.console_processes),
 }

@@ -231,10 +231,11 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def read(root: Path, entry: str, search: Sequence[str]) -> Sources:
+def read(root: Path, entry: str, search: Sequence[str], *, only: str = "") -> Sources:
     """Follow imports from `entry` through the project, in the folders of `search` (its sys.path).
 
-    Raises UserError if the entry itself is no Python.
+    `only` is the one top-level package whose files are read, where others lie beside it. Raises
+    UserError if the entry itself is no Python.
     """
     found: dict[str, PythonFile] = {}
     external: dict[str, str] = {}
@@ -264,7 +265,8 @@ def read(root: Path, entry: str, search: Sequence[str]) -> Sources:
         below: list[str] = []
         outline = file.outline.imports
         for item in imports_of(file.tree) if outline is None else outline:
-            paths = finder.paths(path, item.name, item.level)
+            is_other = only and not item.level and item.name.partition(".")[0] != only
+            paths = [] if is_other else finder.paths(path, item.name, item.level)
             below.extend(paths)
             if not paths and not item.level:
                 external.setdefault(item.name.partition(".")[0], f"{path}:{item.line}")

@@ -47,6 +47,7 @@ _IMPORTS = {
     "llmtuner": "llama-factory",
     "deepspeed": "deepspeed",
 }
+_INSTALLED = {**_IMPORTS, "trl": "trl"}
 _DS_FLAGS = ("--deepspeed", "--deepspeed_config", "--deepspeed-config", "--deepspeed_config_file")
 
 
@@ -138,6 +139,9 @@ def _signs(target: Target, sources: Sources) -> Iterator[Sign]:
         flag = argument.name.partition("=")[0]
         if flag in _DS_FLAGS or flag == "--use_deepspeed":
             yield Sign("deepspeed-file", f"`{flag}`", f"{target.where}:{argument.line}")
+    top = target.module.partition(".")[0]
+    if top in _INSTALLED:
+        yield Sign(_INSTALLED[top], f"the module `{target.module}`", place)
     for module, of in _IMPORTS.items():
         if module in sources.external:
             yield Sign(of, f"`import {module}`", sources.external[module])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from infrarsi.draft.choosing import choose
 from infrarsi.draft.containers import unreachable
+from infrarsi.draft.installed import entry_of, installed, installed_sources
 from infrarsi.draft.manifests import Count, looks_like_manifest, read_manifest
 from infrarsi.draft.programs import (
     PYTHON_SUFFIXES,
@@ -22,6 +23,7 @@ from infrarsi.draft.programs import (
 )
 from infrarsi.draft.repository import common_folder, git_root, is_tracked
 from infrarsi.draft.slurm import Request, header
+from infrarsi.draft.sources import Sources, read
 from infrarsi.draft.starting import TRAINING_NAME, Start, followed
 from infrarsi.draft.transplanting import localized, nothing_here
 from infrarsi.errors import UserError
@@ -36,6 +38,7 @@ class Target:
     """A launch that is understood: paths are relative to `root`, `cwd` is where training runs.
 
     `script_path` is None where there is no launch script and settings edit the command itself.
+    `module` is the installed module that is the entry, where no file of the project is.
     `request` is what a batch script asks Slurm for, `replicas` and `gpus` are those of a manifest.
     """
 
@@ -50,6 +53,7 @@ class Target:
     replicas: Count | None = None
     gpus: Count | None = None
     notes: tuple[str, ...] = ()
+    module: str = ""
 
     @property
     def where(self) -> str:
@@ -105,7 +109,18 @@ def _from_file(path: Path, environ: Mapping[str, str]) -> Target:
 
 
 def _is_found(launch: Start) -> bool:
-    return launch.is_readable and _entry_file(launch) is not None
+    if not launch.is_readable:
+        return False
+    return _entry_file(launch) is not None or _is_elsewhere(launch)
+
+
+def _is_elsewhere(launch: Start) -> bool:
+    """Whether an installed program is started where the files that it is given lie."""
+    cwd = _working_folder(launch)
+    if cwd is None or not installed(launch.training()):
+        return False
+    given = [a.value for a in launch.training().arguments if isinstance(a.value, str)]
+    return any((cwd / value).is_file() for value in given if value)
 
 
 def _program_of(path: Path, environ: Mapping[str, str]) -> Path:
@@ -164,10 +179,11 @@ def _from_script(path: Path, arguments: tuple[str, ...], environ: Mapping[str, s
     """A script is run in its own folder, unless its entry is only found from a folder above."""
     launches = [_script_start(f, path, arguments, environ) for f in _run_folders(path)]
     good = [launch for launch in launches if _is_found(launch)]
-    if not good:
+    if not good and not installed(launches[0].training()):
         launches[0].training()  # where even its own folder shows no training, that is the error
         known = [launch for launch in launches if launch.is_readable and _working_folder(launch)]
         raise _no_entry((known or launches)[0])
+    good = good or launches[:1]  # an installed program with no file that says where it runs
     chosen = good[0]
     if len(good) > 1 and _working_folder(good[1]) == _working_folder(chosen):
         # The script changes to a folder of its own choice: the command from the top is plainer.
@@ -207,10 +223,13 @@ def _run_folders(path: Path) -> list[Path]:
 
 def _finish(launch: Start, command: str | None, root: Path | None = None) -> Target:
     entry, cwd = _entry_file(launch), _working_folder(launch)
+    module = installed(launch.training()) if entry is None and cwd is not None else ""
+    if module and cwd is not None:
+        entry = cwd / entry_of(module)
     if entry is None or cwd is None:
         raise _no_entry(launch)
     _insist_on_one(launch)
-    root = root or _project_root(launch, entry, cwd)
+    root = root or _project_root(launch, cwd / "program" if module else entry, cwd)
     script_path = None
     if launch.script_file is not None:
         script_path = launch.script_file.relative_to(root).as_posix()
@@ -230,6 +249,7 @@ def _finish(launch: Start, command: str | None, root: Path | None = None) -> Tar
         entry=entry.relative_to(root).as_posix(),
         cwd=cwd.relative_to(root).as_posix(),
         request=launch.request,
+        module=module,
     )
 
 
@@ -308,6 +328,13 @@ def _file_of(launch: Start, training: TrainingCommand) -> Path | None:
             if path.is_file():
                 return path.resolve()
     return None
+
+
+def sources_of(target: Target) -> Sources:
+    """The files of the program; of one that is installed, what can be read of it."""
+    if target.module:
+        return installed_sources(target.module, f"{target.where}:{target.training.line}")
+    return read(target.root, target.entry, import_path(target))
 
 
 def import_path(target: Target) -> list[str]:
@@ -391,15 +418,23 @@ def _no_entry(launch: Start) -> UserError:
             fix="write the program's path out, or give the whole command with --command",
         )
     folder = launch.start_dir / (training.cwd or ".")
-    near = _nearest(folder, training.entry) if not training.is_module else None
+    if training.is_module:
+        missing = MissingEntry(
+            f"the module {training.entry!r} is neither in {folder} nor installed for the Python "
+            "that runs infrarsi",
+            where=where,
+            fix="run infrarsi in the environment that has it, correct the name, or run the command "
+            "from another folder with --command",
+        )
+        missing.is_module = True
+        return missing
+    near = _nearest(folder, training.entry)
     fix = "correct the path, or run the command from another folder with --command"
-    missing = MissingEntry(
+    return MissingEntry(
         f"the entry {training.entry!r} does not exist in {folder}",
         where=where,
         fix=f"did you mean {near!r}? {fix[0].upper()}{fix[1:]}" if near else fix,
     )
-    missing.is_module = training.is_module
-    return missing
 
 
 def _nearest(folder: Path, entry: str) -> str | None:

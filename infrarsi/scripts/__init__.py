@@ -7,6 +7,7 @@
 Used by `draft` (reading) and `workspace` (editing).
 """
 
+from infrarsi.scripts.launchers import CONSOLE
 from infrarsi.scripts.model import (
     Argument,
     Assignment,
@@ -19,6 +20,7 @@ from infrarsi.scripts.model import (
 from infrarsi.scripts.script import Script
 
 __all__ = [
+    "CONSOLE",
     "Argument",
     "Assignment",
     "Mount",

@@ -5,7 +5,7 @@ from typing import Literal, NoReturn
 
 from infrarsi.errors import UserError
 from infrarsi.scripts.atoms import Field, Hole
-from infrarsi.scripts.launchers import of_another, spelled
+from infrarsi.scripts.launchers import of_another, spelled, starts_itself
 from infrarsi.scripts.launching import Launched, Slot
 from infrarsi.scripts.model import option_key
 from infrarsi.scripts.reading import Reading
@@ -53,10 +53,11 @@ def remove_flag(reading: Reading, name: str, *, bare: bool) -> list[Edit]:
 def set_option(reading: Reading, name: str, value: Value) -> list[Edit]:
     """The edits that give the launcher's option this value."""
     launched = single_launch(reading, name)
-    if launched.launcher == "python":
+    if starts_itself(launched.launcher):
         line = reading.expander.line(launched.invocation.node)
         raise UserError(
-            f"`{name}` is an option of torchrun, but the training is started by python itself",
+            f"`{name}` is an option of torchrun, but the training is started by "
+            f"{launched.launcher} itself",
             where=f"{reading.where}:{line}",
             fix="start the training by torchrun, or take `launcher:` places out of the knobs",
         )

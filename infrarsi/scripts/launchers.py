@@ -13,6 +13,13 @@ _STARTING = {
     "main-process-port num-cpu-threads-per-process gpu-ids",
     "deepspeed": "num-gpus num-nodes hostfile",
 }
+CONSOLE: dict[str, dict[str, str]] = {  # the module that a sub-command of a program runs
+    "axolotl": {"train": "axolotl.cli.train"},
+    "llamafactory-cli": {"train": "llamafactory.launcher"},
+    "trl": {name: f"trl.scripts.{name}" for name in ("sft", "dpo", "grpo", "kto", "reward")},
+}
+"""Programs that libraries install, which start the processes themselves."""
+
 _RANK_NAMES = (
     "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK "
     "ROLE_WORLD_SIZE ROLE_NAME MASTER_ADDR MASTER_PORT"
@@ -25,6 +32,11 @@ _GIVEN_BY_OPTION = {  # what an option of the launcher gives to the programs, wh
     ("deepspeed", "CUDA_VISIBLE_DEVICES"): ("include", "exclude", "num-gpus"),
 }
 _DEFAULT = "PET_"  # PET_NPROC_PER_NODE is torchrun's --nproc-per-node where that is not given
+
+
+def starts_itself(launcher: str) -> bool:
+    """Whether a command has no launcher with options of its own in front of the program."""
+    return launcher == "python" or launcher in CONSOLE
 
 
 def family(launcher: str) -> str:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from infrarsi.scripts.atoms import Field, Quoting
 from infrarsi.scripts.expansion import Expander
 from infrarsi.scripts.interpreter import Invocation
+from infrarsi.scripts.launchers import CONSOLE
 from infrarsi.scripts.model import Argument, option_key
 from infrarsi.scripts.wrapping import Chain
 
@@ -72,6 +73,11 @@ class Launched:
         return self.chain.spreads or name not in self.environment({name: None})
 
     @property
+    def module(self) -> str | None:
+        """The module that a library's own program runs, None for any other launcher."""
+        return CONSOLE.get(self.launcher, {}).get(self.entry.text or "")
+
+    @property
     def rank(self) -> int:
         """How surely this is the training command; higher is surer."""
         if self.launcher != "python":
@@ -90,7 +96,7 @@ def recognise(invocation: Invocation, expander: Expander) -> Launched | None:
     launcher, end = _launcher(fields, start)
     if launcher is None or (chain.is_eval and not _plain_eval(fields[start:])):
         return None
-    bare = frozenset(_BARE_OPTIONS[_table(launcher)].split())
+    bare = frozenset(_BARE_OPTIONS.get(_table(launcher), "").split())
     options, entry, is_module = _options(fields, end, bare, expander, launcher == "python")
     if entry is None or fields[entry].text == "-":
         return None
@@ -113,6 +119,8 @@ def _base(field: Field) -> str:
 def is_launcher(word: str) -> bool:
     """Whether a word can only be a launcher, or a program that Python runs."""
     base = posixpath.basename(word)
+    if word in CONSOLE or word.endswith(tuple(f"bin/{name}" for name in CONSOLE)):
+        return True
     return base in ("torchrun", "accelerate", "deepspeed") or bool(_PYTHON.fullmatch(base))
 
 
@@ -131,6 +139,8 @@ def _launcher(fields: Sequence[Field], start: int) -> tuple[str | None, int]:
         return base, start + 1
     if base.endswith(".py"):  # run by its first line, or by `uv run`
         return "python", start
+    if base in CONSOLE:
+        return (base, start + 1) if rest and rest[0] in CONSOLE[base] else (None, start)
     if base == "accelerate":
         return ("accelerate launch", start + 2) if rest[:1] == ["launch"] else (None, start)
     for index, text in enumerate(rest):

@@ -247,7 +247,7 @@ class Reading:
 
     def _public(self, launched: Launched) -> TrainingCommand:
         state = launched.invocation.state
-        entry = launched.entry.text
+        entry = launched.module or launched.entry.text
         cwd = launched.chain.folder(state.cwd, self.expander.folders.resolve)
         return TrainingCommand(
             launcher=launched.launcher,
@@ -255,7 +255,7 @@ class Reading:
             entry=entry,
             entry_raw=raw_of(launched.entry, self.expander),
             script=self._script(entry, launched, cwd),
-            is_module=launched.is_module,
+            is_module=launched.is_module or launched.module is not None,
             arguments=tuple(s.argument for s in launched.slots),
             line=self.expander.line(launched.invocation.node),
             environment=self._environment(launched),
@@ -284,7 +284,7 @@ class Reading:
     def _script(self, entry: str | None, launched: Launched, cwd: str | None) -> str | None:
         if entry is None:
             return None
-        if launched.is_module:
+        if launched.is_module or launched.module is not None:
             return self.expander.folders.resolve(entry.replace(".", "/") + ".py", cwd)
         entry = self._outside(entry, launched.chain) or entry
         return self.expander.folders.resolve(entry, cwd)

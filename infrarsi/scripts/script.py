@@ -8,7 +8,7 @@ from typing import Literal
 from infrarsi.errors import UserError
 from infrarsi.scripts.editing import remove_flag, remove_option, set_flag, set_option
 from infrarsi.scripts.environment import remove_env, set_env
-from infrarsi.scripts.launchers import gives_its_own, starts_processes
+from infrarsi.scripts.launchers import gives_its_own, starts_itself, starts_processes
 from infrarsi.scripts.model import Assignment, ScriptCall, TrainingCommand, Write, option_key
 from infrarsi.scripts.reading import Reading
 from infrarsi.scripts.spelling import Edit, apply
@@ -121,7 +121,7 @@ class Script:
         (`--nproc_per_node`); a flag that the program is given is the program's.
         """
         command = self.training_command()
-        if command.launcher == "python" or command.argument(name) is not None:
+        if starts_itself(command.launcher) or command.argument(name) is not None:
             return False
         return command.option(name) is not None or starts_processes(command.launcher, name)
 
