@@ -62,6 +62,7 @@ _WORLD = (
     r"Temporary failure in name resolution|Max retries exceeded with url",
     r"PytorchStreamWriter failed writing file|enforce fail at inline_container\.cc",
     r"\[Errno (5|107|116)\]|Stale file handle|Transport endpoint is not connected",
+    r"failed with Input/output error",
     r"Got completion from peer .*with (error|status)|\bibv_\w+ failed|transport retry counter",
     r"NCCL WARN NET/IB ?: .*(error|failed)|No route to host|Network is unreachable",
     r"Rendezvous(Timeout|Connection|Closed)Error|\d+/\d+ clients joined",
@@ -137,6 +138,9 @@ CONSEQUENCES: dict[Outcome, re.Pattern[str]] = {
                 r"\bncclRemoteError\b|remote process exited or there was a network error",
                 r"store->get\('\d+'\) got error: Connection (reset|closed)",
                 r"\bncclSystemError\b|\bncclInternalError\b|\[Errno 110\] Connection timed out",
+                r"NCCL error in: .*unhandled (system|internal) error",
+                r"DataLoader worker .* is killed by signal: (Terminated|Hangup)",
+                r"gloo/transport/.*Connection (closed|reset) by peer",
             ),
         ),
     )
@@ -160,6 +164,8 @@ SECONDARY = re.compile(
     r"|Application timeout caused pair closure|Timed out waiting \d+ms for (recv|send)"
     r"|Process(Raised|Exited)Exception|returned non-zero exit status|died with <Signals"
     r"|NCCL (communicator was aborted|operations have failed)|MPI_ABORT"
+    r"|NCCL error in: .*unhandled (system|internal) error"
+    r"|DataLoader worker .* is killed by signal: (Terminated|Hangup)"
     r"|^\w+: Caught \w+ in (DataLoader worker|pin memory|replica)"
     r"|ActorDiedError|RayTaskError|WorkerGroupError|TrainingFailedError"
 )

@@ -42,12 +42,12 @@ _LOSS_NAMES = (
     ("loss_metrics/global_avg_loss", "avg_loss", "average_loss", "loss_avg", "mean_loss"),
 )
 _NOT_LOSS = re.compile(
-    r"scale|aux|balanc|router|(^|_)z_?loss|mtp|kl_|regular|penalty|(^|[/_])(ema|best|min|max|prev|"
+    r"scale|aux|balanc|router|(^|[/_])z_?loss|mtp|kl_|regular|penalty|(^|[/_])(ema|best|min|max|prev|"
     r"last|target|tol|tolerance|weight|coef|threshold|delta|diff|ratio|std|var|steps?|num)([/_]|$)"
     r"|loss_(fn|type|func|mask|time)|_s$"
 )
 _GRAD_NORM = (
-    re.compile(r"(^|[/_])(global_)?grad(ient)?s?[/_]?norm$|^gnorm$|^train/grad_norm$"),
+    re.compile(r"(^|[/_])(global_)?grad(ient)?s?[/_]?norm$|^gnorm$|^grdn$|^train/grad_norm$"),
     re.compile(r"(^|/)(total_)?(grad_)?norm$|^total_grad_norm$|^grad$"),
 )
 _NOT_GRAD_NORM = re.compile(r"max_|clip|param|weight|update|layer|\d")
@@ -68,7 +68,7 @@ _RATES = (
 _RATE_LABELS = (
     (
         Metric.TOKENS,
-        re.compile(r"(tok|token|words)s?(/|_?per_?)(gpu/|gpu_?per_?)?s(ec(ond)?s?)?(_|$)"),
+        re.compile(r"(tok|token|words)s?(/|_?per_?)(gpu/|gpu_?per_?)?s(ec(ond)?s?)?(_|/|$)"),
     ),
     (Metric.TOKENS, re.compile(r"(^|[/_])(tps|wps|tgs|tok/sec)$")),
     (
@@ -91,7 +91,7 @@ _PER_STEP = re.compile(
 )
 _SOME_TIME = re.compile(
     r"^(train[/_])?(dt|time|duration|took|elapsed|elapsed_time|time_elapsed|ms|latency|train_time|"
-    r"training_time|time_taken|timing|delta_t|step_took|t)(_(s|sec|secs|seconds|ms|us|in_s|in_ms))?$|^$"
+    r"training_time|time_taken|seconds|timing|delta_t|step_took|t)(_(s|sec|secs|seconds|ms|us|in_s|in_ms))?$|^$"
 )
 _OTHER_TIME = re.compile(
     r"data|load|(^|[/_])(fwd|bwd|opt|comm|eta|wall|total|epoch)|forward|backward|optim|eval|val|save"

@@ -20,6 +20,8 @@ from infrarsi.node.printed import PrintedLine, printed_lines
 from infrarsi.node.printed_line import Printed, is_counter
 
 _AGREES = 0.2
+_LESS = 2.0  # no step takes twice as long as what lies between two lines
+_SPAN_S, _SPAN_FINE_S = 5.0, 1.0  # so long must stamps of whole seconds, or finer ones, reach
 _WARM_UP_FROM = 4  # so many points before the first is left out as the start
 _LOOKS: tuple[tuple[re.Pattern[str], dict[str, str]], ...] = (
     # Loggers that are known by their line, and the units that they leave out or write wrongly.
@@ -107,7 +109,8 @@ def figures(log: Path) -> LogFigures:
                 of_bar = line.is_bar and metric is Metric.STEP_TIME and "/" in one.label
                 label = "it/s" if of_bar else one.label  # a bar changes between it/s and s/it
                 found.setdefault((metric, rank, label, line.is_bar), []).append(seen[1])
-    wall_s = _wall_per_step(lines, first)
+    stamped_s = _stamped_per_step(lines, first)
+    wall_s = stamped_s or _rated_per_step(lines, first)
     out: dict[Metric, Figure] = {}
     for metric in Metric:
         candidates = {key[1:]: each for key, each in found.items() if key[0] is metric}
@@ -118,6 +121,10 @@ def figures(log: Path) -> LogFigures:
         note = "several progress bars are drawn, and the log does not say which one trains"
         readings = tuple(sorted({point.value for point in time.points}))
         out[Metric.STEP_TIME] = replace(time, value=None, readings=readings, note=note)
+        time = out[Metric.STEP_TIME]
+    if time is not None and time.value and stamped_s and stamped_s * _LESS < time.value:
+        note = f"`{time.label}` says {time.value:.3g} s, but the lines come every {stamped_s:.3g} s"
+        out[Metric.STEP_TIME] = replace(time, value=None, readings=(time.value,), note=note)
     return LogFigures(out, restarts)
 
 
@@ -290,27 +297,35 @@ def _is_clock(label: str, values: Sequence[float]) -> bool:
     return min(gaps) > 0 and steady and (named or values[-1] > 1.5 * values[0])
 
 
-def _wall_per_step(lines: Sequence[PrintedLine], first: int) -> float | None:
-    """Seconds of a step by the stamps of the lines, or by a rate that counts steps."""
+def _stamped_per_step(lines: Sequence[PrintedLine], first: int) -> float | None:
+    """Seconds from step to step by the stamps of the lines, None where they are too coarse."""
     stamped: dict[float, float] = {}
-    rates = []
     for line in lines:
         if line.number < first or line.is_bar or line.step is None:
             continue
         stamp = line.stamp_s
         if stamp is not None and any("loss" in one.label for one in line.numbers):
             stamped.setdefault(line.step, stamp)
-        rates += [
-            1 / one.value for one in line.numbers if one.value > 0 and names.is_rate_of_steps(one)
-        ]
     pairs = [
         ((b[1] - a[1]) % 86400.0, b[0] - a[0])
         for a, b in pairwise(sorted(stamped.items()))
         if b[0] > a[0]
     ]
     span, steps = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
-    if len(pairs) >= 2 and span >= 5.0:
-        return span / steps
+    is_fine = any(stamp != int(stamp) for stamp in stamped.values())
+    enough = len(pairs) >= 2 and span >= (_SPAN_FINE_S if is_fine else _SPAN_S)
+    return span / steps if enough else None
+
+
+def _rated_per_step(lines: Sequence[PrintedLine], first: int) -> float | None:
+    """Seconds of a step by the rates that count steps."""
+    rates = [
+        1 / one.value
+        for line in lines
+        if line.number >= first and not line.is_bar and line.step is not None
+        for one in line.numbers
+        if one.value > 0 and names.is_rate_of_steps(one)
+    ]
     return median(rates) if rates else None
 
 

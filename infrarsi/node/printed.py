@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from infrarsi.node.log_lines import plain, split_tag
 from infrarsi.node.printed_line import Printed, is_counter, numbers_of, stamp_of, step_of
+from infrarsi.node.printed_table import MAY_NAME, Table
 
 BAR = "bar/"
 """In front of a label: printed by a progress bar, which is redrawn by the clock."""
@@ -118,6 +119,7 @@ def printed_lines(log: Path) -> Iterator[PrintedLine]:
 
 def _read(file: BinaryIO) -> Iterator[PrintedLine]:
     above: dict[str, float | None] = {}
+    table = Table()
     for count, (number, raw, ends_by_return) in enumerate(_lines(file)):
         if count >= _MAX_LINES:
             yield _left_out(number, 0.0)
@@ -128,7 +130,10 @@ def _read(file: BinaryIO) -> Iterator[PrintedLine]:
             continue
         source, text = split_tag(plain(raw))
         is_bar = ends_by_return or bool(_IS_BAR.search(text))
-        numbers = tuple(numbers_of(text))
+        if not is_bar and (table.names(source, text) or not any(map(str.isdigit, text))):
+            continue
+        cells = None if is_bar else table.row(source, text)
+        numbers = tuple(numbers_of(text)) if cells is None else cells
         step = step_of(numbers, text, is_bar=is_bar)
         if step is None and text[:1].isspace():
             step = above.get(source)
@@ -143,7 +148,8 @@ def _left_out(number: int, size: float) -> PrintedLine:
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, str, bool]]:
-    """(line number, text, whether it ends by a carriage return) of each with a digit or nan."""
+    """(line number, text, whether it ends by a carriage return) of each line that may say
+    something: one with a digit, or with a counter's word."""
     rest, number = b"", 1
     while True:
         data = file.read(_CHUNK)
@@ -153,8 +159,9 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, str, bool]]:
         if not data:
             parts += [rest, b""]
         for content, end in zip(parts[::2], parts[1::2], strict=True):
-            if any(48 <= byte <= 57 for byte in content[:_MAX_LINE]):
-                yield number, content[:_MAX_LINE].decode(errors="replace"), end == b"\r"
+            shown = content[:_MAX_LINE]
+            if any(48 <= byte <= 57 for byte in shown) or MAY_NAME.search(shown):
+                yield number, shown.decode(errors="replace"), end == b"\r"
             number += end != b"\r" and bool(end)
         if not data:
             return

@@ -27,7 +27,8 @@ _DETACHED = re.compile(
 )
 _LABEL = re.compile(
     r"(?P<words>[A-Za-z_][\w./-]*(?: [A-Za-z_@][\w./-]*){0,4})"
-    r"\s*(?:[(\[](?P<unit>[A-Za-z\u00b5/]+)[)\]])?[\"']?\s*(?:[:=]|->|is)?\s*[\"'\[({<$]*$"
+    r"(?: \(\w+ \d+\))?\s*(?:[(\[](?P<unit>[A-Za-z\u00b5/]+)[)\]])?[\"']?"
+    r"\s*(?:[:=]|->|is)?\s*[\"'\[({<$]*$"
 )
 _BEHIND = re.compile(r"\s*(?P<words>[A-Za-z]\w*(?:[ /][A-Za-z]\w*){0,2})\s*(?:[|,;]|$)")
 _SEPARATORS = ("|", ",", ";")
@@ -43,9 +44,14 @@ _NO_COUNTER = re.compile(r"(^|_)(per|max|total|num|warmup|every|of|time|sec|rema
 _IN_BRACKETS = re.compile(r"\[\s*(\d+)/\s*\d+\s*[\](]")
 _IN_A_BAR = re.compile(r"(\d+)/\d+ (?:\[|[\u2500-\u257f])")
 _IN_A_NAME = re.compile(r"\w\([-+.\deE]+\)[\"']?\s*[:=]")  # `lr(1e-3): 0.2`
+_OF_A_NAME = re.compile(r"\(\w+ \d+\)[\"']?\s*[:=]")  # `lr (group 0)=0.2`
 _JOINING = {"at", "after", "for", "in", "on", "the", "@"}
 _DATE = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
 _CLOCK = re.compile(r"^\[?(?:[IWE] )?\[?(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?[\]\s]")
+_KEYED = re.compile(  # `"key": "train_loss", "value": 2.5` of event logs
+    r"([\"'])(?:key|name|metric|tag)\1:\s*([\"'])(?P<name>[A-Za-z][\w/.-]*)\2,\s*"
+    r"([\"'])(?:value|val)\4:\s*(?=[-+\d.])"
+)
 _STAMP_WITHIN = 120
 
 
@@ -78,6 +84,8 @@ class Printed:
 
 def numbers_of(text: str) -> list[Printed]:
     """The numbers of one line, in its order; a counter's label is its own word."""
+    if "value" in text:
+        text = _KEYED.sub(r'"\g<name>": ', text)
     found: list[Printed] = []
     end, before = 0, ""
     header = _OF_THE_LINE.search(text) if " (" in text else None
@@ -91,7 +99,7 @@ def numbers_of(text: str) -> list[Printed]:
         gap = text[end : match.start()]
         words, inner = _label(gap)
         label = words
-        begins_cell = not words and (gap.rstrip()[-1:] or ("" if end else "|")) in _SEPARATORS
+        begins_cell = not words and (gap.rstrip(" (")[-1:] or ("" if end else "|")) in _SEPARATORS
         if begins_cell:
             behind = _BEHIND.match(text, stop)
             label = _joined(behind["words"]) if behind is not None else ""
@@ -156,7 +164,7 @@ def _value(match: re.Match[str], text: str) -> tuple[float | None, str, int]:
     """The value, its unit and where both end; None for a part of a date, a time or a name."""
     if match["word"]:
         return float(match[0].lower().replace("infinity", "inf")), "", match.end()
-    if re.match(r"[-:]\d", text[match.end() :]) or _IN_A_NAME.match(text, match.start() - 2):
+    if re.match(r"[-:]\d", text[match.end() :]) or _is_of_a_name(text, match):
         return None, "", match.end()
     unit, end = (match["unit"] or "").lower(), match.end()
     if unit and not _is_unit(unit):
@@ -168,6 +176,15 @@ def _value(match: re.Match[str], text: str) -> tuple[float | None, str, int]:
         if detached and _is_unit(detached[1].lower()):
             unit, end = detached[1].lower(), detached.end()
     return value, unit, end
+
+
+def _is_of_a_name(text: str, match: re.Match[str]) -> bool:
+    """Whether a number stands in brackets that end a label."""
+    if text[match.end() : match.end() + 1] != ")":
+        return False
+    bracket = text.rfind("(", max(0, match.start() - 20), match.start())
+    named = bracket >= 0 and _OF_A_NAME.match(text, bracket)
+    return bool(named or _IN_A_NAME.match(text, match.start() - 2))
 
 
 def _is_unit(unit: str) -> bool:

@@ -430,6 +430,52 @@ COMPILER = (
 
 WORLD = (
     FailureLog(
+        "an older NCCL whose system call failed, raised in the job's own process",
+        Outcome.INFRA,
+        "unhandled system error",
+        raised(
+            "RuntimeError: NCCL error in: /src/c10d/ProcessGroupNCCL.cpp:900, unhandled system "
+            "error, NCCL version 2.9.9\nncclSystemError: System call (socket, munmap, etc) failed."
+        ),
+    ),
+    FailureLog(
+        "an older NCCL that could not bind its port, which only its own line says",
+        Outcome.INFRA,
+        "Address already in use",
+        "host:14:14 [0] socket.h:300 NCCL WARN Call to bind failed : Address already in use\n"
+        + raised(
+            "RuntimeError: NCCL error in: /src/ProcessGroupNCCL.cpp:264, unhandled system error"
+        ),
+    ),
+    FailureLog(
+        "a worker of the loader that somebody ended",
+        Outcome.INFRA,
+        "killed by signal: Terminated",
+        raised("RuntimeError: DataLoader worker (pid 812) is killed by signal: Terminated. "),
+    ),
+    FailureLog(
+        "a worker of the loader that was ended because another rank failed",
+        Outcome.USER_ERROR,
+        "KeyError: 'labels'",
+        on(0, raised("RuntimeError: DataLoader worker (pid 812) is killed by signal: Terminated. "))
+        + on(1, raised("KeyError: 'labels'")),
+    ),
+    FailureLog(
+        "a checkpoint that the disk did not take",
+        Outcome.INFRA,
+        "failed with Input/output error",
+        raised("RuntimeError: write(): fd 31 failed with Input/output error"),
+    ),
+    FailureLog(
+        "gloo lost a peer",
+        Outcome.INFRA,
+        "Connection closed by peer",
+        raised(
+            "RuntimeError: [/src/gloo/transport/tcp/pair.cc:500] Connection closed by peer "
+            "[10.0.0.7]:9100"
+        ),
+    ),
+    FailureLog(
         "a full disk, seen by another language",
         Outcome.INFRA,
         "No space left on device",

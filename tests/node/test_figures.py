@@ -4,9 +4,13 @@ import math
 from pathlib import Path
 
 import pytest
-from log_excerpts import EXCERPTS, LogExcerpt
+from log_excerpts import EXCERPTS as PLAIN
+from log_excerpts import LogExcerpt
+from table_excerpts import FIELDS, TABLES
 
 from infrarsi.node.figures import figures
+
+EXCERPTS = (*PLAIN, *TABLES, *FIELDS)
 
 
 def read(folder: Path, text: str) -> dict[str, float | None]:
