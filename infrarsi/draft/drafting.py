@@ -11,12 +11,13 @@ from infrarsi.contract.layout import Comments
 from infrarsi.contract.project import Requirements, Verify
 from infrarsi.draft import knobs, stack
 from infrarsi.draft import resuming as resumes
-from infrarsi.draft.batch import batch_settings, micro_batch
+from infrarsi.draft.batch import Batch, batch_settings, micro_batch
 from infrarsi.draft.containers import insist_on_reach
 from infrarsi.draft.environment import environment_knobs
 from infrarsi.draft.installed import installed_note
 from infrarsi.draft.knobs import Found, Surroundings
 from infrarsi.draft.machine import Machine
+from infrarsi.draft.native_facts import length_facts, split_facts
 from infrarsi.draft.parsers import insist_on_known, undefined
 from infrarsi.draft.placing import Placement, placement
 from infrarsi.draft.programs import SHELL_SUFFIXES, files
@@ -172,6 +173,7 @@ class _Drafting:
         self.placement: Placement = placement(target)
         self.notes += self.placement.notes
         self.settings = self._settings(config)
+        self.spawns = stack.spawns(sources) if target.training.launcher == "python" else ""
         self.around = self._surroundings(machine)
         self.reading = read_stack(
             kind,
@@ -222,8 +224,20 @@ class _Drafting:
             notes=tuple(dict.fromkeys(self.notes)),
             questions=tuple(self.questions),
             unknowns=tuple(dict.fromkeys([*self.unknowns, *self.around.unknowns])),
-            facts=self.reading.update.facts,
+            facts=self._facts(batch, size),
         )
+
+    def _facts(self, batch: Batch, size: Length) -> tuple[Fact, ...]:
+        """What an update consumes: the words of the stack first, then flags and code."""
+        layout = self.reading.layout
+        each = layout.data_parallel if layout is not None else None
+        found: dict[str, Fact] = {}
+        own_loop = self.kind.name in ("native-ddp", "hf-trainer") or not self.kind.dialects
+        is_told = any(fact.name == "micro_batch" for fact in self.reading.update.facts)
+        by_code = split_facts(batch, self.sources, each) if own_loop and not is_told else ()
+        for fact in (*self.reading.update.facts, *by_code, *length_facts(size)):
+            found.setdefault(fact.name, fact)
+        return tuple(found.values())
 
     def _redirected(self) -> None:
         """A job that sets HOME keeps things elsewhere than in the user's own home."""
@@ -260,7 +274,12 @@ class _Drafting:
         default = (asked or machine.gpus) if is_gpu else 1
         self.unknowns += [f"{text}; {default} is assumed" for text in self.placement.unknowns]
         if told is None:
-            alone = self.target.training.launcher == "python"
+            alone = self.target.training.launcher == "python" and not self.spawns
+            if self.spawns:
+                self.unknowns.append(
+                    f"how many processes the program starts by itself ({self.spawns}); {default} "
+                    "are assumed"
+                )
             return Surroundings(machine, 1 if alone else default, is_gpu)
         return Surroundings(machine, max(1, told.number or default), is_gpu)
 
@@ -270,6 +289,7 @@ class _Drafting:
         if told is not None:
             return None if told.number is None else told.number * nodes
         is_alone = self.target.training.launcher == "python" and self.kind.name == "native-ddp"
+        is_alone = is_alone and not self.spawns
         return self.around.processes if is_alone and nodes == 1 else None
 
     def _uses_gpu(self) -> bool:

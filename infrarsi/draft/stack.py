@@ -15,7 +15,7 @@ from infrarsi.draft.sources import Sources, dotted
 from infrarsi.draft.target import Target
 from infrarsi.errors import UserError
 
-_OTHERS = {
+_OTHERS = {  # what owns the training loop where it is used
     "lightning": "PyTorch Lightning",
     "pytorch_lightning": "PyTorch Lightning",
     "colossalai": "Colossal-AI",
@@ -23,6 +23,8 @@ _OTHERS = {
     "fairseq": "fairseq",
     "mmengine": "MMEngine",
     "ignite": "PyTorch Ignite",
+}
+_NOT_TORCH = {  # also imported by jobs of torch, for their data, weights or logs
     "jax": "JAX",
     "tensorflow": "TensorFlow",
     "paddle": "PaddlePaddle",
@@ -91,8 +93,13 @@ def recognise(target: Target, sources: Sources) -> Stack:
     """The stack; raises UserError naming one that is not understood, or a program without torch."""
     signs = tuple(_signs(target, sources))
     for module, name in _OTHERS.items():
-        if module in sources.external:
-            raise _other(name, sources.external[module], f"`import {module}`")
+        place = sources.external.get(module)
+        if place is not None and _is_needed(module, sources):
+            raise _other(name, place, f"`import {module}`")
+    for module, name in _NOT_TORCH.items():
+        place = sources.external.get(module)
+        if place is not None and not _first_call(sources, "backward"):
+            raise _other(name, place, f"`import {module}`")
     wrapped = next((s.place for s in signs if s.of == "wrapped"), "")
     is_distributed = bool(wrapped or _first_call(sources, "init_process_group"))
     seen = {sign.of: sign for sign in reversed(signs)}
@@ -122,6 +129,27 @@ def recognise(target: Target, sources: Sources) -> Stack:
         )
     place = wrapped or sources.external["torch"]
     return Stack("native-ddp", place, is_distributed, (), signs)
+
+
+def _is_needed(module: str, sources: Sources) -> bool:
+    """Whether a file cannot do without a module: it imports it at its top, or is the entry.
+
+    A library that only offers it imports it in a function or under `try`.
+    """
+    entry = sources.entry
+    nodes = [*ast.walk(entry.tree)]
+    optional = {id(n) for node in nodes if isinstance(node, ast.Try) for n in ast.walk(node)}
+    own = [node for node in nodes if id(node) not in optional]
+    tops = (node for file in sources.holding(module) for node in file.tree.body)
+    return any(_imports(node, module) for node in (*own, *tops))
+
+
+def _imports(node: ast.AST, module: str) -> bool:
+    if isinstance(node, ast.Import):
+        return any(alias.name.partition(".")[0] == module for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        return not node.level and (node.module or "").partition(".")[0] == module
+    return False
 
 
 def _stack(name: str, sign: Sign, chain: tuple[str, ...], signs: tuple[Sign, ...]) -> Stack:
@@ -195,6 +223,15 @@ def needs_launcher(sources: Sources) -> str:
             name = node.slice.value if isinstance(node.slice, ast.Constant) else ""
             if name in ("LOCAL_RANK", "RANK", "WORLD_SIZE"):
                 return file.place(node)
+    return ""
+
+
+def spawns(sources: Sources) -> str:
+    """The place where a program starts its own ranks (`mp.spawn`), "" if it does not."""
+    for file, node in sources.calls("spawn", "start_processes"):
+        module, _, last = dotted(node.func).rpartition(".")
+        if last == "start_processes" or (last == "spawn" and module.endswith(("mp", "ssing"))):
+            return file.place(node)
     return ""
 
 

@@ -50,7 +50,8 @@ class Length:
     """The workload, where it was read, and what is not certain about it.
 
     `setting` is the flag that sets the number of steps; `in_micro_steps` says that it counts
-    micro-steps, of which an update takes several.
+    micro-steps, of which an update takes several; `epochs` is the flag that gives the length where
+    none counts steps.
     """
 
     workload: Workload
@@ -58,6 +59,7 @@ class Length:
     setting: Setting | None
     in_micro_steps: bool = False
     unknown: str = ""
+    epochs: Setting | None = None
 
 
 def length(settings: Sequence[Setting], accumulation: Setting | None, sources: Sources) -> Length:
@@ -77,7 +79,7 @@ def length(settings: Sequence[Setting], accumulation: Setting | None, sources: S
         reason = f"`{epochs.place.name}` counts epochs ({epochs.origin})"
     workload = Workload(planned_steps=_GUESS, optimizer_steps=TRIAL_STEPS, ends_by="witness")
     unknown = f"the job's number of optimizer steps: {reason}; `planned_steps` is {_GUESS}, a guess"
-    return Length(workload, f"a guess: {reason}", None, unknown=unknown)
+    return Length(workload, f"a guess: {reason}", None, unknown=unknown, epochs=epochs)
 
 
 def _from_setting(setting: Setting, accumulation: Setting | None, sources: Sources) -> Length:

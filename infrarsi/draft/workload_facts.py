@@ -4,19 +4,22 @@ These are facts for the reader to confirm. None is guessed: what no flag, file, 
 is left out.
 """
 
+import ast
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from infrarsi.contract import Scalar
+from infrarsi.contract import PlaceKind, Scalar
 from infrarsi.draft.layout import Layout
 from infrarsi.draft.settings import Setting
-from infrarsi.draft.sources import Sources, dotted
+from infrarsi.draft.sources import Sources, dotted, mentions
 from infrarsi.draft.speech import Meaning, names_of
 from infrarsi.draft.stack import Stack
 
 _LENGTHS = (
     *("seq_length", "training.seq_len", "seq_len", "sequence_len", "sequence_length", "cutoff_len"),
     *("max_seq_length", "max_seq_len", "max_length", "block_size", "context_length", "ctx_len"),
+    *("model_max_length", "context_len", "n_ctx"),
 )
 _WHOLES = (
     *("global_batch_size", "training.global_batch_size", "train_batch_size", "total_batch_size"),
@@ -26,7 +29,7 @@ _PARTS = (
     *("micro_batch_size", "per_device_train_batch_size", "train_micro_batch_size_per_gpu"),
     *("gradient_accumulation_steps", "training.local_batch_size", "training.batch_size"),
 )
-_OPTIMIZERS = ("optimizer", "optim", "optimizer.name", "optimizer.type")
+_OPTIMIZERS = ("optimizer", "optim", "optimizer.name", "optimizer.type", "opt", "optimizer_name")
 _PACKED = ("megatron", "torchtitan")  # every sample has the whole sequence length
 _VARIABLE = ("variable_seq_lengths", "sft")
 _CHANGING = ("rampup_batch_size", "auto_find_batch_size")
@@ -34,7 +37,19 @@ _CLASSES = (
     *("Adam", "AdamW", "SGD", "Adafactor", "Adagrad", "RMSprop", "NAdam", "RAdam", "Muon", "Lion"),
     *("LAMB", "FusedAdam", "DeepSpeedCPUAdam", "AdamW8bit", "Adam8bit", "ZeroRedundancyOptimizer"),
 )
-_FLOATS = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
+_FLOATS = {
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float32": "fp32",
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "fp32": "fp32",
+}
+_PRECISIONS = ("dtype", "precision", "mixed_precision", "amp_dtype", "compute_dtype")
+_LOW = re.compile(
+    r"autocast|\.half\(|bfloat16|float16|bf16|fp16|GradScaler|[Mm]ixed_?[Pp]recision|apex"
+)
 
 
 @dataclass(frozen=True)
@@ -70,8 +85,8 @@ def update(
     """The facts of one update; `passed` are all flags of the launch, defined or not."""
     found: dict[str, Fact] = {}
     for fact in (
-        *_numbers(settings, today),
-        *_precision(today, stack, sources),
+        *_numbers(settings, today, sources),
+        *_precision(settings, today, stack, sources),
         *_optimizer(settings, sources),
     ):
         found.setdefault(fact.name, fact)
@@ -94,15 +109,45 @@ def update(
     return Update(tuple(found.values()), samples, tokens)
 
 
-def _numbers(settings: Sequence[Setting], today: Mapping[str, Meaning]) -> Iterator[Fact]:
-    for name, names in (("sequence_length", _LENGTHS), ("global_batch", _WHOLES)):
-        setting = _named(settings, names)
+def _numbers(
+    settings: Sequence[Setting], today: Mapping[str, Meaning], sources: Sources
+) -> Iterator[Fact]:
+    own = [s for s in settings if not _is_of_a_process(s)]
+    for name, names, among in (
+        ("sequence_length", _LENGTHS, settings),
+        ("global_batch", _WHOLES, own),
+    ):
+        setting = _named(among, names)
         if setting is not None:
-            yield Fact(name, int(setting.value or 0), _told(setting))
+            in_tokens = name == "global_batch" and _is_in_tokens(setting, sources)
+            what = "tokens_per_update" if in_tokens else name
+            yield Fact(what, int(setting.value or 0), _told(setting))
     for name, family in (("micro_batch", "micro_batch"), ("accumulation", "gradient_accumulation")):
         meaning = today.get(family)
         if meaning is not None and _is_count(meaning.value):
             yield Fact(name, int(meaning.value or 0), _told(meaning.setting))
+
+
+def _is_of_a_process(setting: Setting) -> bool:
+    """A flag `--train_batch_size` of a program is one process's; DeepSpeed's key is the whole."""
+    own = setting.place.kind is PlaceKind.FLAG
+    return own and _normal(setting.place.name.rstrip("=")) == "train_batch_size"
+
+
+def _is_in_tokens(setting: Setting, sources: Sources) -> bool:
+    """Whether a whole batch is counted in tokens: by its help, or by what it is divided by."""
+    if setting.definition is not None and "token" in setting.definition.help.lower():
+        return True
+    for file in sources.holding(setting.dest):
+        for node in file.nodes:
+            if (
+                isinstance(node, ast.BinOp)
+                and isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod)
+                and mentions(node.left, setting.dest)
+                and any("tok" in dotted(inner).lower() for inner in ast.walk(node.right))
+            ):
+                return True
+    return False
 
 
 def _named(settings: Sequence[Setting], names: Sequence[str]) -> Setting | None:
@@ -130,18 +175,29 @@ def _samples(found: Mapping[str, Fact], layout: Layout | None) -> tuple[int | No
     return int(micro.value) * steps * layout.data_parallel, told
 
 
-def _precision(today: Mapping[str, Meaning], stack: Stack, sources: Sources) -> Iterator[Fact]:
+def _precision(
+    settings: Sequence[Setting], today: Mapping[str, Meaning], stack: Stack, sources: Sources
+) -> Iterator[Fact]:
     meaning = today.get("autocast_precision")
     if meaning is not None and meaning.value is not None:
         yield Fact("precision", meaning.value, _told(meaning.setting))
+    for setting in sorted(settings, key=lambda s: not s.is_given):
+        word = _FLOATS.get(str(setting.value).rpartition(".")[2])
+        named = any(_normal(name) in _PRECISIONS for name in names_of(setting))
+        if named and setting.is_known and word is not None:
+            yield Fact("precision", word, _told(setting))
     for file, node in sources.calls("autocast"):
         given = [k.value for k in node.keywords if k.arg == "dtype"]
+        if "cuda.amp" in dotted(node.func) and not node.args and not node.keywords:
+            yield Fact("precision", "fp16", f"{file.place(node)} autocasts to it by default")
         for value in (*given, *node.args):
             word = _FLOATS.get(dotted(value).rpartition(".")[2])
             if word is not None:
                 yield Fact("precision", word, f"{file.place(node)} autocasts to it")
     if "megatron" in stack.dialects:
         yield Fact("precision", "fp32", "neither `--bf16` nor `--fp16` is passed")
+    if stack.name == "native-ddp" and not any(_LOW.search(file.text) for file in sources.files):
+        yield Fact("precision", "fp32", "nothing in the program asks for a lower one")
 
 
 def _optimizer(settings: Sequence[Setting], sources: Sources) -> Iterator[Fact]:
@@ -150,9 +206,12 @@ def _optimizer(settings: Sequence[Setting], sources: Sources) -> Iterator[Fact]:
         is_named = any(name in _OPTIMIZERS for name in names)
         if is_named and isinstance(setting.value, str) and setting.value:
             yield Fact("optimizer", setting.value, _told(setting))
+    made: dict[str, str] = {}
     for file, node in sources.calls(*_CLASSES):
-        last = dotted(node.func).rpartition(".")[2]
-        yield Fact("optimizer", last, f"{file.place(node)} makes it")
+        made.setdefault(dotted(node.func).rpartition(".")[2], file.place(node))
+    if len(made) == 1:  # of several, a run decides which
+        ((last, place),) = made.items()
+        yield Fact("optimizer", last, f"{place} makes it")
 
 
 def _is_unreadable(settings: Sequence[Setting]) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from infrarsi.configs.constants import UNKNOWN, dotted
 from infrarsi.draft.argument_systems.definition import Definition, Found
-from infrarsi.draft.argument_systems.fields import Classes, Field, parameters, uses
+from infrarsi.draft.argument_systems.fields import Classes, Field, original, parameters, uses
 from infrarsi.draft.argument_systems.known_parsers import known
 from infrarsi.draft.sources import PythonFile, Sources
 
@@ -26,14 +26,16 @@ def read_hf(sources: Sources, environment: _Environment = None) -> Found:
             continue
         parts = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
         for part in parts:
-            _hf_class(dotted(part).rpartition(".")[2], file, call, classes, found)
+            _hf_class(part, file, call, classes, found)
     return found
 
 
-def _hf_class(name: str, file: PythonFile, call: ast.Call, classes: Classes, found: Found) -> None:
-    at = classes.find(name, file)
+def _hf_class(
+    part: ast.expr, file: PythonFile, call: ast.Call, classes: Classes, found: Found
+) -> None:
+    at = classes.base(part, file)
     if at is None:
-        _foreign(name, file.place(call), found)
+        _foreign(original(dotted(part).rpartition(".")[2], file), file.place(call), found)
         return
     fields, foreign = classes.fields(at)
     own = {field.name for field in fields}

@@ -65,9 +65,24 @@ class Classes:
             ]
         return self._known[name]
 
+    def base(
+        self, node: ast.expr, file: PythonFile, below: ast.ClassDef | None = None
+    ) -> ClassAt | None:
+        """The class that an expression names; None for a library's.
+
+        `below` is the class that is derived from it: a job's own class often has the name of the
+        library's that it extends.
+        """
+        name = dotted(node)
+        first, _, last = name.rpartition(".")
+        if first.partition(".")[0] in self._sources.external:
+            return None
+        found = self.find(last, file)
+        return None if found is not None and found.node is below else found
+
     def find(self, name: str, file: PythonFile) -> ClassAt | None:
         """The class that a name means in a file; None for one from elsewhere, or one of several."""
-        found = self._named(_original(name, file))
+        found = self._named(original(name, file))
         own = [at for at in found if at.file is file]
         if own:
             return own[-1]
@@ -93,8 +108,8 @@ class Classes:
             return
         seen.add(at.name)
         for base in reversed(at.node.bases):
-            name = dotted(base).rpartition(".")[2]
-            inner = self.find(name, at.file)
+            name = original(dotted(base).rpartition(".")[2], at.file)
+            inner = self.base(base, at.file, at.node)
             if inner is not None:
                 self._collect(inner, found, foreign, seen)
             elif name not in ("object", "Generic", "Protocol", "ABC", "Serializable", ""):
@@ -194,7 +209,7 @@ def parameters(
     return found
 
 
-def _original(name: str, file: PythonFile) -> str:
+def original(name: str, file: PythonFile) -> str:
     """The name under which something that is imported `as` another was defined."""
     for node in file.nodes if re.search(rf"\bas\s+{re.escape(name)}\b", file.text) else ():
         if isinstance(node, ast.ImportFrom):
