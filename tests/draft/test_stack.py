@@ -117,6 +117,13 @@ def test_a_module_of_the_jobs_own_named_like_a_stack_is_no_sign(write: Make) -> 
 
 @pytest.mark.parametrize("module", ["lightning", "jax", "colossalai"])
 def test_a_framework_that_is_not_understood(write: Make, module: str) -> None:
-    root = write({"train.sh": "python train.py\n", "train.py": TRAIN + f"import {module}\n"})
+    text = TRAIN.replace("loss.sum().backward()", "step()") + f"import {module}\n"
+    root = write({"train.sh": "python train.py\n", "train.py": text})
     with pytest.raises(UserError, match="are understood"):
         stack_of(root)
+
+
+@pytest.mark.parametrize("module", ["jax", "tensorflow"])
+def test_a_torch_job_may_import_what_reads_its_data(write: Make, module: str) -> None:
+    root = write({"train.sh": "python train.py\n", "train.py": TRAIN + f"import {module}\n"})
+    assert stack_of(root).name == "native-ddp"
