@@ -51,7 +51,8 @@ class ReferenceFacts:
     the smallest gain that `max_pairs` pairs can resolve. `coverage` maps each check to "covered" or
     to the reason why it is not. `phases_s`: mean seconds of a steady step by phase, on the rank
     where each is most; `data` is waiting for a DataLoader. `mfu`: model FLOPs utilization, None
-    where the GPU or the size of the linear layers is not known.
+    where the GPU or the size of the linear layers is not known. `has_uneven_rows`: the rows of one
+    update differ in length, so that another micro-batch pads them otherwise and is other work.
     """
 
     step_time_s: float
@@ -66,6 +67,7 @@ class ReferenceFacts:
     coverage: Mapping[str, str]
     phases_s: Mapping[str, float] = field(default_factory=dict)
     mfu: float | None = None
+    has_uneven_rows: bool = False
 
 
 @dataclass(frozen=True)

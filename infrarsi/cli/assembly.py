@@ -230,6 +230,7 @@ class ReferenceJudge:
             coverage=coverage(self._evidence, project),
             phases_s=phase_times(self._evidence),
             mfu=mfu(self._evidence.timed[0], first, self._evidence.step_time_s),
+            has_uneven_rows=any(each.has_uneven_rows for each in first.updates),
         )
 
     def verdict(self, result: ExecutionResult) -> Verdict:

@@ -47,6 +47,9 @@ def draft_job(
     made = draft(target, entry=entry, command=command)
     write(made.path, made.project, made.comments)
     console.say(f"Drafted {shown(made.path)}.")
+    for fact in made.facts:
+        name = fact.name.replace("_", " ")
+        console.say(f"  {name:<17} {fact.value} ({fact.told})", milestone=False)
     for note in (*made.notes, *made.unknowns):
         console.say(f"  {note}")
     for question in made.questions:

@@ -14,6 +14,7 @@ from infrarsi.cli.console import Console
 from infrarsi.contract import (
     Candidate,
     Constraint,
+    Dimension,
     ExecutionRequest,
     Overlay,
     Point,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _CHECK_TIMEOUT_S = 120.0
 _RECORD_TIMEOUT_S = 600.0
+_SPLITS = ("micro_batch", "gradient_accumulation")
 
 
 class Workbench:
@@ -66,14 +68,30 @@ class Workbench:
         offered = [(r.name, r.family) for r in reports if r.status == "offered"]
         shares = {name: seconds / facts.step_time_s for name, seconds in facts.phases_s.items()}
         found = dimensions(self._project, offered, device, shares=shares)
+        fixed = self._fixed(found, facts)
         space = Space(
-            dimensions=found,
+            dimensions=tuple(each for each in found if each not in fixed),
             constraints=tuple(Constraint.parse(text) for text in self._project.constraints),
-            derived=(("world", max(1, self._project.launch.gpus_per_node)),),
+            derived=(
+                ("world", max(1, self._project.launch.gpus_per_node)),
+                *((name, int(d.reference)) for d in fixed for name in (d.name, d.family)),
+            ),
             planned_steps=self._project.workload.planned_steps,
             memory_limit_bytes=node.memory_bytes if device == "cpu" else None,
         )
         return Prepared(space, tuple(reports))
+
+    def _fixed(self, found: Sequence[Dimension], facts: ReferenceFacts) -> tuple[Dimension, ...]:
+        """The split of an update where every other one would fail `same_workload`."""
+        if not facts.has_uneven_rows:
+            return ()
+        fixed = tuple(each for each in found if each.family in _SPLITS)
+        if fixed:
+            self._console.say(
+                "The rows of an update differ in length and are padded to the longest of their "
+                "micro-batch, so another micro-batch is other work: it is not searched."
+            )
+        return fixed
 
     def _recipe_reports(self, snapshot: SnapshotRef, device: "Device") -> list[RecipeReport]:
         from infrarsi.workspace.recipes import recipes

@@ -165,6 +165,7 @@ def joined(
 ) -> tuple[tuple[Setting, ...], tuple[str, ...]]:
     """(flags and variables joined with what the files say, what is not certain of them)."""
     settings = list(flags)
+    passed = frozenset(setting.place.name for setting in flags if setting.is_given)
     unknowns: list[str] = []
     for file in found.files:
         is_deepspeed = any(entry.key[0] == "zero_optimization" for entry in file.config.entries)
@@ -173,13 +174,19 @@ def joined(
                 continue
             if is_deepspeed and entry.value == "auto":
                 continue  # transformers and accelerate fill it in from their own settings
-            settings, why = _with_entry(settings, file, entry)
+            settings, why = _with_entry(settings, passed, file, entry)
             unknowns += [why] if why else []
     return tuple(settings), tuple(dict.fromkeys(unknowns))
 
 
-def _with_entry(settings: list[Setting], file: ReadFile, entry: Entry) -> tuple[list[Setting], str]:
-    """One value of a file: a flag's default, in a flag's place, or a setting of its own."""
+def _with_entry(
+    settings: list[Setting], passed: frozenset[str], file: ReadFile, entry: Entry
+) -> tuple[list[Setting], str]:
+    """One value of a file: a flag's default, in a flag's place, or a setting of its own.
+
+    A default that a file gives is said by the job as much as a flag is; `passed`, the flags of the
+    command, still come before it.
+    """
     name = entry.key[-1].replace("-", "_")
     at = next((s for s in settings if s.dest == name and _is_flag(s)), None)
     made = _setting(file, entry, at.definition if at is not None else None)
@@ -187,10 +194,12 @@ def _with_entry(settings: list[Setting], file: ReadFile, entry: Entry) -> tuple[
         return [*settings, made], ""
     rest = [setting for setting in settings if setting is not at]
     if file.meeting == "defaults" and len(entry.key) == 1:
-        if at.is_given:
+        if at.place.name in passed:
             return settings, ""
+        if at.is_switch:
+            return [*rest, made], ""  # no flag takes away what the file switches on
         kept = replace(at, value=made.value, origin=made.origin, is_known=made.is_known)
-        return [*rest, replace(kept, why=made.why)], ""
+        return [*rest, replace(kept, is_given=True, why=made.why)], ""
     if file.meeting == "overrides" and len(entry.key) == 1:
         return [*rest, made], ""
     if not at.is_given and at.value is None and at.is_known:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from infrarsi.draft.outline import last_names
+from infrarsi.configs.constants import dotted
+from infrarsi.draft.outline import Defined, last_names
 from infrarsi.draft.sources import PythonFile, Sources
 from infrarsi.node.digests import digest_file
 
@@ -26,6 +27,14 @@ _DEFINED = {
     "timing": r"Timer$|Stopwatch$|Profiler$|^time_",
     "logging": r"Logger$|^log_|^setup_logg",
 }
+_MAKERS = re.compile(  # of a library: they make a dataset or a tokenizer
+    r"(.*\.)?(load_dataset|load_from_disk|DatasetDict|(Iterable)?Dataset\.from_\w+)"
+    r"|(.*\.)?(Tokenizer|PreTrainedTokenizer(Fast)?|AutoTokenizer\.from_pretrained)"
+)
+_MAKER_WORDS = (
+    *("load_dataset", "load_from_disk", "DatasetDict", "Dataset", "IterableDataset"),
+    *("Tokenizer", "PreTrainedTokenizer", "PreTrainedTokenizerFast", "AutoTokenizer"),
+)
 _DATA_BASES = ("Dataset", "IterableDataset", "Sampler", "BatchSampler", "DistributedSampler")
 _SPREADING = ("data", "evaluation")
 """What a file of such a kind imports, and nobody else does, is of that kind."""
@@ -143,11 +152,31 @@ def _is_empty(file: PythonFile) -> bool:
 def _by_content(file: PythonFile) -> str | None:
     """The kind that at least half of a file's functions and classes are."""
     defined = file.definitions
+    makers = _makers(file)
     for kind, pattern in _DEFINED.items():
-        matching = [node for node in defined if re.search(pattern, node.name)]
+        matching = [
+            each
+            for each in defined
+            if re.search(pattern, each.name) or (kind == "data" and each in makers)
+        ]
         if matching and len(matching) >= _HALF * len(defined):
             return kind
     return None
+
+
+def _makers(file: PythonFile) -> set[Defined]:
+    """The functions and classes that make a dataset or a tokenizer of a library."""
+    if file.words.isdisjoint(_MAKER_WORDS):
+        return set()
+    lines = [
+        call.lineno
+        for calls in file.calls.values()
+        for call in calls
+        if call.col_offset and _MAKERS.fullmatch(dotted(call.func))
+    ]
+    defined = sorted(file.definitions, key=lambda each: each.line)
+    above = [[each for each in defined if each.line <= line] for line in lines]
+    return {each[-1] for each in above if each}
 
 
 def _dataset(file: PythonFile) -> ast.ClassDef | None:

@@ -19,8 +19,8 @@ _LOOSE = ("hydra", "omegaconf")  # a value may be of another type than the one i
 class Setting:
     """One flag or variable: its value today, None where it is unset or cannot be known.
 
-    `origin` is where the value is written, `is_given` whether the launch script says it. A setting
-    that is not `is_known` has a reason in `why`.
+    `origin` is where the value is written, `is_given` whether the launch says it: the script, or
+    a file that it hands over. A setting that is not `is_known` has a reason in `why`.
     """
 
     place: Place

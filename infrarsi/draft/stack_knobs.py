@@ -163,6 +163,9 @@ def told(setting: Setting, spelling: StackSpelling) -> str:
         shown = str(setting.value).lower() if isinstance(setting.value, bool) else setting.value
         return f"{setting.origin} passes {name} {shown}"
     if setting.value is None:
-        return f"the job does not set {name}; {spelling.default} is what it then has"
+        caveat = f", {spelling.caveat}" if spelling.caveat else ""
+        default = spelling.default
+        shown = str(default).lower() if isinstance(default, bool) else default
+        return f"the job does not set {name}; {shown} is what it then has{caveat}"
     shown = str(setting.value).lower() if isinstance(setting.value, bool) else setting.value
     return f"{setting.origin} defaults to {name} {shown}"

@@ -233,7 +233,9 @@ def read_stack(
         speech = replace(speech, conditions=frozenset(conditions))
     divided = None if world is None else layout(kept, speech, today, world)
     passed = [argument.name for argument in target.training.arguments]
-    facts = update(kept, sources, stack, today, divided, passed)
+    passed += [setting.place.name for setting in kept if setting.is_given and is_there(setting)]
+    launcher = target.training.launcher
+    facts = update(kept, sources, stack, today, divided, passed, launcher)
     variables = environment_settings(target, environ)
     return StackReading(
         *(stack, speech, kept, variables, around, today, divided, facts, mixture),

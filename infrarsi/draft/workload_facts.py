@@ -37,6 +37,7 @@ _CLASSES = (
     *("Adam", "AdamW", "SGD", "Adafactor", "Adagrad", "RMSprop", "NAdam", "RAdam", "Muon", "Lion"),
     *("LAMB", "FusedAdam", "DeepSpeedCPUAdam", "AdamW8bit", "Adam8bit", "ZeroRedundancyOptimizer"),
 )
+_TRAINER_PRECISIONS = ("bf16", "fp16")
 _FLOATS = {
     "bfloat16": "bf16",
     "float16": "fp16",
@@ -81,15 +82,18 @@ def update(
     today: Mapping[str, Meaning],
     layout: Layout | None,
     passed: Collection[str],
+    launcher: str,
 ) -> Update:
     """The facts of one update; `passed` are all flags of the launch, defined or not."""
     found: dict[str, Fact] = {}
     for fact in (
         *_numbers(settings, today, sources),
-        *_precision(settings, today, stack, sources),
+        *_precision(settings, today, stack, sources, launcher),
         *_optimizer(settings, sources),
     ):
         found.setdefault(fact.name, fact)
+    if layout is not None:
+        found["processes"] = Fact("processes", layout.world, f"{launcher} starts as many")
     if layout is not None and layout.data_parallel is not None:
         told = f"{layout.world} processes, divided by the parallel sizes"
         found["data_parallel"] = Fact("data_parallel", layout.data_parallel, told)
@@ -176,7 +180,11 @@ def _samples(found: Mapping[str, Fact], layout: Layout | None) -> tuple[int | No
 
 
 def _precision(
-    settings: Sequence[Setting], today: Mapping[str, Meaning], stack: Stack, sources: Sources
+    settings: Sequence[Setting],
+    today: Mapping[str, Meaning],
+    stack: Stack,
+    sources: Sources,
+    launcher: str,
 ) -> Iterator[Fact]:
     meaning = today.get("autocast_precision")
     if meaning is not None and meaning.value is not None:
@@ -198,6 +206,16 @@ def _precision(
         yield Fact("precision", "fp32", "neither `--bf16` nor `--fp16` is passed")
     if stack.name == "native-ddp" and not any(_LOW.search(file.text) for file in sources.files):
         yield Fact("precision", "fp32", "nothing in the program asks for a lower one")
+    is_plain = "hf-trainer" in stack.dialects and "deepspeed" not in stack.dialects
+    if is_plain and not launcher.startswith("accelerate"):  # which has a precision of its own
+        said = [s for s in settings if _is_flag_of_trainer(s) and s.is_known and s.value is False]
+        if len(said) == len(_TRAINER_PRECISIONS):
+            yield Fact("precision", "fp32", "; ".join(_told(setting) for setting in said))
+
+
+def _is_flag_of_trainer(setting: Setting) -> bool:
+    system = setting.definition.system if setting.definition is not None else ""
+    return system == "HfArgumentParser" and setting.dest in _TRAINER_PRECISIONS
 
 
 def _optimizer(settings: Sequence[Setting], sources: Sources) -> Iterator[Fact]:

@@ -33,7 +33,8 @@ class StackSpelling:
     without words is written as it is. `present` is the value that a switch, or a key that is true,
     stands for. `sets[value]` are all names that a value sets, where one is not enough; the other
     names of `sets` are then removed. `default` is the value of a job that does not write the name,
-    None where it is not known; `offer` are the values to offer beside today's. `since` and `until`
+    None where it is not known, and `caveat` says when it is another one; `offer` are the values to
+    offer beside today's. `since` and `until`
     are versions of the dialect's package: the first that knows the name, the first that does not.
     """
 
@@ -47,6 +48,7 @@ class StackSpelling:
     since: str | None = None
     until: str | None = None
     only: Only | None = None
+    caveat: str = ""
 
     def is_taken_by(self, version: str) -> bool:
         """Whether a version of the package knows the name."""

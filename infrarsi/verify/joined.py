@@ -55,6 +55,11 @@ class Update:
         return Inputs(self.digests, sketches)
 
     @property
+    def has_uneven_rows(self) -> bool:
+        """Whether rows of one input came in several lengths: padded to one in a micro-batch."""
+        return any(len({shape[1:] for shape in shapes}) > 1 for shapes in self.shapes.values())
+
+    @property
     def floating_inputs(self) -> frozenset[str]:
         """Inputs that only ever came in a floating-point dtype."""
         dtypes: dict[str, set[bool]] = {}

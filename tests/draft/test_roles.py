@@ -16,6 +16,16 @@ READER = """class R:
         return i
 """
 LOSS_AND_MORE = "\n\ndef lm_loss(a):\n    return a\n\n\nclass A(nn.Module):\n    pass\n"
+MADE = """from datasets import Dataset, load_dataset
+
+
+def rows(name):
+    return load_dataset(name) if name else Dataset.from_dict({"a": [1]})
+
+
+def name_of(row):
+    return row
+"""
 DATASET = "from torch.utils.data import Dataset\n\n\nclass D(Dataset):\n    pass\n"
 
 
@@ -30,6 +40,9 @@ DATASET = "from torch.utils.data import Dataset\n\n\nclass D(Dataset):\n    pass
         ("stuff", DATASET + "\n\ndef loader():\n    return DataLoader(D())\n", False),
         ("data", "def loader(d):\n    return DataLoader(d)\n", False),
         ("reader", READER, True),
+        ("conversations", MADE, True),
+        ("helpers", MADE + "\n\ndef a():\n    return 0\n\n\ndef b():\n    return 0\n", False),
+        ("words", "def make():\n    return AutoTokenizer.from_pretrained('x')\n", True),
         ("evaluation", "def run(m):\n    return 0\n", True),
         ("quality", "def evaluate(m):\n    return 0\n", True),
         ("losses", "def ce(a, b):\n    return 0\n", True),

@@ -8,6 +8,7 @@ from made_records import CLOSE, Job
 
 from infrarsi.contract import RunKind
 from infrarsi.verify import measure
+from infrarsi.verify.joined import join
 
 
 def measured(job=None, tamper=None):
@@ -112,3 +113,17 @@ def test_compiling_an_evaluation_in_the_middle_is_a_one_off():
 def test_compiling_again_and_again_is_recurring_time():
     found = measured(Job(noise=0.0, eval_every=0), compiling(tuple(range(2, 30, 2)), 0.5))
     assert found.mean_step_s > 0.2
+
+
+@pytest.mark.parametrize(
+    ("shapes", "uneven"),
+    [
+        ({"ids:int64:1x47": 1, "ids:int64:1x82": 3}, True),
+        ({"ids:int64:1x82": 2, "ids:int64:2x82": 1, "scale:float32:": 1}, False),
+    ],
+    ids=["padded to the longest", "one length"],
+)
+def test_rows_of_several_lengths_in_one_update_are_told(shapes, uneven):
+    run = made.run(Job(), lambda s: replace(s, shapes=shapes) if s.index == 3 else s)
+    found = [update.index for update in join(run).updates if update.has_uneven_rows]
+    assert found == ([3] if uneven else [])

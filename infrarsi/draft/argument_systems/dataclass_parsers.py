@@ -11,7 +11,13 @@ from infrarsi.draft.argument_systems.known_parsers import known
 from infrarsi.draft.sources import PythonFile, Sources
 
 _HF = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
+_WITH_CONFIG = ("TrlParser",)  # these take a YAML file by a flag of their own
+_OF_TRL = ("ModelConfig", "ScriptArguments")  # names that others give to their classes too
 _Environment = Mapping[str, str | None] | None
+
+
+def _config_flag(place: str) -> Definition:
+    return Definition(names=("--config",), dest="config", place=place, system="HfArgumentParser")
 
 
 def read_hf(sources: Sources, environment: _Environment = None) -> Found:
@@ -19,6 +25,8 @@ def read_hf(sources: Sources, environment: _Environment = None) -> Found:
     found = Found()
     classes = Classes(sources, environment)
     for file, call in uses(sources, _HF):
+        if dotted(call.func).rpartition(".")[2] in _WITH_CONFIG:
+            found.definitions.append(_config_flag(file.place(call)))
         given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "dataclass_types")]
         node = _bound(given[0], file) if given else None
         if node is None:
@@ -35,7 +43,9 @@ def _hf_class(
 ) -> None:
     at = classes.base(part, file)
     if at is None:
-        _foreign(original(dotted(part).rpartition(".")[2], file), file.place(call), found)
+        name = original(dotted(part).rpartition(".")[2], file)
+        is_other = name in _OF_TRL and "trl" not in file.text
+        _foreign(name, file.place(call), found, is_other=is_other)
         return
     fields, foreign = classes.fields(at)
     own = {field.name for field in fields}
@@ -49,13 +59,15 @@ def _hf_class(
         found.add(inherited)
 
 
-def _foreign(name: str, place: str, found: Found) -> None:
-    """A class of a library: its fields are known by name, or they are not."""
-    definitions = known(name)
+def _foreign(name: str, place: str, found: Found, *, is_other: bool = False) -> None:
+    """A class of a library: its fields are known by name, or they are not (`is_other`: it only has
+    the name of a known one)."""
+    definitions = None if is_other else known(name)
     if definitions is None:
         found.miss(place, f"the fields of `{name}` are defined elsewhere and cannot be read")
         return
-    found.definitions += definitions
+    there = {definition.flag for definition in found.definitions}
+    found.definitions += [d for d in definitions if d.flag not in there]
     found.is_open = True  # another version of the library may have more
 
 

@@ -20,7 +20,12 @@ _TITLES = {
     "torchtitan": "torchtitan's own job configuration",
     "deepspeed": "`deepspeed.add_config_arguments`",
     "TrainingArguments": "TrainingArguments of transformers",
+    "SFTConfig": "SFTConfig of TRL",
+    "ModelConfig": "ModelConfig of TRL",
+    "ScriptArguments": "ScriptArguments of TRL",
+    "DatasetMixtureConfig": "DatasetMixtureConfig of TRL",
 }
+_TRL = ("SFTConfig", "ModelConfig", "ScriptArguments", "DatasetMixtureConfig")
 _TRAINERS = {  # classes with all fields of TrainingArguments; defaults that they change
     "TrainingArguments": (),
     "Seq2SeqTrainingArguments": (),
@@ -36,16 +41,17 @@ _TRAINERS = {  # classes with all fields of TrainingArguments; defaults that the
 
 def known(name: str) -> list[Definition] | None:
     """The arguments of a library's class or parser; None where it is not known."""
-    if name in ("megatron", "torchtitan", "deepspeed"):
+    if name in ("megatron", "torchtitan", "deepspeed", "TrainingArguments"):
         return list(_definitions(name))
+    own = list(_definitions(name)) if name in _TRL else []
     if name not in _TRAINERS:
-        return None
+        return own or None
     changed = _TRAINERS[name]
-    made = [
-        replace(d, default=UNKNOWN) if d.dest in changed else d
+    inherited = [
+        replace(d, default=UNKNOWN if d.dest in changed else d.default, place=f"{name} ({d.place})")
         for d in _definitions("TrainingArguments")
     ]
-    return [replace(d, place=f"{name} ({d.place})") for d in made]
+    return [*own, *inherited]
 
 
 @cache
@@ -55,9 +61,9 @@ def _definitions(name: str) -> tuple[Definition, ...]:
         "megatron": partial(_plain, table="megatron"),
         "torchtitan": _torchtitan,
         "deepspeed": partial(_plain, table="deepspeed"),
-        "TrainingArguments": _trainer,
     }
-    return tuple(makers[name](flag, row) for flag, row in table.items())
+    make = makers.get(name, partial(_field, table=name))
+    return tuple(make(field, row) for field, row in table.items())
 
 
 def _plain(flag: str, row: Mapping[str, Any], *, table: str) -> Definition:
@@ -77,9 +83,10 @@ def _torchtitan(name: str, row: Mapping[str, Any]) -> Definition:
     return made
 
 
-def _trainer(name: str, row: Mapping[str, Any]) -> Definition:
+def _field(name: str, row: Mapping[str, Any], *, table: str) -> Definition:
+    """A field of a data class of a library, as HfArgumentParser makes a flag of it."""
     names = tuple(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")))
-    made = _made(names, name, row, "TrainingArguments")
+    made = _made(names, name, row, table)
     is_on = made.kind == "bool" and made.default is True
     return replace(made, system="HfArgumentParser", negatives=(f"--no_{name}",) if is_on else ())
 
