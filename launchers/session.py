@@ -39,6 +39,7 @@ _SETTINGS = {
 _PREFIX = "irsi-"
 _OBJECT_STORE_BYTES = 100 << 20  # results are small, data never passes through Ray
 _CONNECT_S = 5.0
+_NO_RAY = (RuntimeError, ConnectionError, OSError, ValueError)
 _LOGGERS = ("ray", "ray.tune", "ray.air", "ray.train")
 
 
@@ -98,14 +99,17 @@ class RaySession:
                     logging_level=logging.ERROR,
                     configure_logging=False,
                 )
-        except (RuntimeError, ConnectionError, OSError, ValueError) as error:
+        except Exception as error:
             self.__exit__()
+            # A Ray that is not up in time is a bare Exception (2.60, `Node` of `ray._private`).
+            if type(error) is not Exception and not isinstance(error, _NO_RAY):
+                raise
             what = "a local Ray" if self.is_local else f"Ray at {self._address}"
             raise ExternalError(
                 f"{what} cannot be used: {_first_line(error)}",
                 fix="leave out `--ray-address` to start a local one"
                 if not self.is_local
-                else "look for another Ray or a full /tmp on this machine",
+                else "look for another Ray, a full /tmp or a very busy machine, and try again",
             ) from error
         self._silence_deaths()
         self.start_s = time.monotonic() - began

@@ -153,7 +153,7 @@ def optimizer_provider(args, model):
 def loss_func(loss_mask, output):
     losses = output.float()
     loss = torch.sum(losses.view(-1) * loss_mask.view(-1)) / loss_mask.sum()
-    return loss, {"lm loss": loss.detach()}
+    return loss, {"lm loss": loss.detach().clone()}  # the schedule divides the loss in place
 
 
 def forward_step(batches, model):

@@ -27,6 +27,27 @@ def test_an_address_where_nothing_listens_is_refused_at_once() -> None:
         RaySession(address).__enter__()
 
 
+@pytest.mark.parametrize(
+    ("raised", "seen"),
+    [(Exception("timed out during startup"), ExternalError), (KeyError("ours"), KeyError)],
+    ids=["not up in time", "a bug"],
+)
+def test_a_ray_that_does_not_come_up_is_said_and_a_bug_is_not_hidden(
+    monkeypatch: pytest.MonkeyPatch, raised: Exception, seen: type[Exception]
+) -> None:
+    import ray
+
+    def late(**options: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(ray, "init", late)
+    session = RaySession(environ={})
+    with pytest.raises(seen, match="timed out during startup|ours"):
+        session.__enter__()
+    assert session.folder is not None
+    assert not session.folder.exists()
+
+
 def test_the_address_of_a_job_is_taken_from_its_environment() -> None:
     assert not RaySession(environ={"RAY_ADDRESS": "10.0.0.1:6379"}).is_local
     assert RaySession(environ={}).is_local

@@ -165,7 +165,7 @@ import deepspeed
 deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 model = Net()
 config = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
-          "zero_optimization": {"stage": 1}, "gradient_clipping": 0.1}
+          "zero_optimization": {"stage": int(sys.argv[2])}, "gradient_clipping": 0.1}
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 deepspeed.init_distributed("gloo")
 engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
@@ -180,11 +180,15 @@ for i in range(8):
 
 
 @needs("deepspeed")
-def test_deepspeed_zero_1_is_recorded_by_its_flat_parts(watch, free_port):
+@pytest.mark.parametrize("stage", [1, 2])
+def test_deepspeed_is_recorded_by_its_flat_parts(watch, free_port, stage):
     command = (sys.executable,)
-    observed = watch(DEEPSPEED, str(free_port), kind="audit", steps=4, command=command)
+    arguments = (str(free_port), str(stage))
+    observed = watch(DEEPSPEED, *arguments, kind="audit", steps=4, command=command)
     rank = observed.rank
     assert rank.sealed, observed.stderr
+    assert rank.model["cls"] == "Net"  # the job's own, not the engine around it
+    assert all("x" in step.elements for step in rank.steps)
     assert rank.problems == ()
     assert len(rank.steps) == 4
     assert all(step.forwards == 2 and step.loss is not None for step in rank.steps)

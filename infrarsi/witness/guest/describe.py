@@ -11,6 +11,7 @@ import torch
 from .values import local
 
 WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "module.")
+ENGINES = ("torch.", "deepspeed.", "megatron.core.distributed.", "megatron.core.transformer.module")
 ENV_PREFIXES = ("NCCL_", "TORCH", "CUDA_", "OMP_", "MKL_", "PYTORCH_")
 
 
@@ -22,12 +23,12 @@ def clean(name):
 
 
 def unwrapped(module):
-    """The user's own module inside torch's wrappers."""
+    """The user's own module inside the wrappers of torch, DeepSpeed and Megatron."""
     for _ in range(8):
         inner = getattr(module, "_orig_mod", None)
         if (
             inner is None
-            and type(module).__module__.startswith("torch.")
+            and type(module).__module__.startswith(ENGINES)
             and hasattr(module, "module")
         ):
             inner = module.module
