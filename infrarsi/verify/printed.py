@@ -3,10 +3,11 @@
 A log is no evidence, but a false one is: where the numbers that the reference prints follow from
 its record, the candidate's must follow from the candidate's in the same way. How they follow is not
 assumed but found on the reference's timed runs (`Relation`): which update a line is about (by its
-counter, or by its order where it names none), whose loss it is (rank 0's or the mean of the ranks),
-whether the sum over micro-batches, its mean, or the undivided sum, and whether of one update or the
-mean since the line before or since the start. A label that follows in none of these ways, such as
-one part of a loss, is not judged.
+counter, or by its order where it names none), whose loss it is (rank 0's, the mean of the ranks, or
+their sum, where each has its share of a loss over all tokens, as torchtitan does), whether the sum
+over micro-batches, its mean, or the undivided sum, and whether of one update or the mean since the
+line before or since the start. A label that follows in none of these ways, such as one part of a
+loss, is not judged.
 
 Printed numbers are rounded, so they agree within half a unit of the last place that the label ever
 had, and 0.1 % on the reference, 0.5 % on a candidate: a mean over ranks is taken in the job's own
@@ -18,7 +19,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from infrarsi.contract import ExecutionResult
 from infrarsi.verify.comparison import Comparison
@@ -72,12 +73,15 @@ class Place:
         return int(step) - self.offset
 
 
+Whose = Literal["rank 0's", "the mean of the ranks", "the sum of the ranks"]
+
+
 @dataclass(frozen=True)
 class Relation:
     """How a printed loss follows from the record."""
 
     place: Place
-    of_ranks: bool  # the mean of the ranks, else rank 0's
+    whose: Whose
     scale: int  # times the number of micro-batches to this power
     window: str  # "update", "since the line before", "since the start"
 
@@ -89,6 +93,7 @@ class Trained:
     own: tuple[float, ...]
     mean: tuple[float, ...]
     micro_batches: tuple[int, ...]
+    ranks: int = 1
 
     @classmethod
     def of(cls, result: ExecutionResult, run: Joined) -> "Trained":
@@ -101,7 +106,14 @@ class Trained:
             tuple(_number(own[i].loss if i in own else None) for i in range(count)),
             tuple(_number(mean.get(i)) for i in range(count)),
             tuple(max(1, own[i].backwards) if i in own else 1 for i in range(count)),
+            max(1, len(result.ranks)),
         )
+
+    def of_whom(self, whose: Whose) -> tuple[float, ...]:
+        """The losses that a line may be about."""
+        if whose == "the sum of the ranks":
+            return tuple(self.ranks * loss for loss in self.mean)
+        return self.mean if whose == "the mean of the ranks" else self.own
 
     @property
     def accumulates(self) -> bool:
@@ -199,7 +211,7 @@ def resolution(points: Sequence[Point]) -> float:
 
 def expected(relation: Relation, points: Sequence[Point], trained: Trained) -> list[float | None]:
     """What each line should say, None where the record does not reach."""
-    source = trained.mean if relation.of_ranks else trained.own
+    source = trained.of_whom(relation.whose)
     scaled = [
         loss * float(number) ** relation.scale
         for loss, number in zip(source, trained.micro_batches, strict=True)
@@ -224,9 +236,11 @@ def expected(relation: Relation, points: Sequence[Point], trained: Trained) -> l
 def _candidates(points: Sequence[Point], trained: Trained) -> Iterator[Relation]:
     windows = ("update", "since the line before", "since the start")
     scales = (0, -1, 1) if trained.accumulates else (0,)
+    several: tuple[Whose, ...] = ("the mean of the ranks", "the sum of the ranks")
+    sources: tuple[Whose, ...] = ("rank 0's", *(several if trained.ranks > 1 else several[:1]))
     for place in places(points, len(trained.own)):
-        for of_ranks, scale, window in itertools.product((False, True), scales, windows):
-            yield Relation(place, of_ranks, scale, window)
+        for whose, scale, window in itertools.product(sources, scales, windows):
+            yield Relation(place, whose, scale, window)
 
 
 def _fits(relation: Relation, points: Sequence[Point], trained: Trained, allowed: int) -> bool:
@@ -267,9 +281,7 @@ def _disagreement(
     if trained.accumulates and not reference.accumulates:
         # The reference cannot tell a sum from a mean from the last of several micro-batches.
         relations = [
-            Relation(r.place, r.of_ranks, scale, r.window)
-            for r in relations
-            for scale in (0, -1, 1)
+            Relation(r.place, r.whose, scale, r.window) for r in relations for scale in (0, -1, 1)
         ]
     found = [_misses(relation, points, trained, _THEIRS) for relation in relations]
     found = [one for one in found if one[1] >= MIN_POINTS]

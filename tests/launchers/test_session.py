@@ -42,7 +42,7 @@ def test_a_ray_that_does_not_come_up_is_said_and_a_bug_is_not_hidden(
 
     monkeypatch.setattr(ray, "init", late)
     session = RaySession(environ={})
-    with pytest.raises(seen, match="timed out during startup|ours"):
+    with pytest.raises(seen, match=r"timed out during startup|ours"):
         session.__enter__()
     assert session.folder is not None
     assert not session.folder.exists()

@@ -100,6 +100,21 @@ def test_a_false_loss_is_found_at_its_line(printer):
     assert found.startswith(f"stdout.log:{printer(made.run())['loss'][-1][2]:.0f}: ")
 
 
+def test_a_sum_over_the_ranks_is_a_loss_that_can_be_printed():
+    two = Job(ranks=2, micro_batch=2)
+    total = series(lambda r, i: sum(rank.steps[i].loss or 0.0 for rank in r.ranks))
+    runs = [replace(run, printed=total(run)) for run in made.reference_runs(two)]
+    evidence = reference_evidence(runs, optimizer_steps=STEPS)
+    found = []
+    for share in (1.0, 0.9):
+        run = made.run(replace(two, seed=9))
+        points = [[step, share * loss, line] for step, loss, line in total(run)["loss"]]
+        run = replace(run, printed={"loss": points})
+        found.append(printed_losses_disagree(Comparison(evidence, run, PROJECT)))
+    assert found[0] is None
+    assert found[1] is not None
+
+
 def test_the_last_micro_batch_alone_is_told_where_the_reference_has_one():
     one = Job(micro_batch=16)
     runs = [replace(r, printed=LOSSES["of the update"](r)) for r in made.reference_runs(one)]

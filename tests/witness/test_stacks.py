@@ -3,6 +3,7 @@
 import math
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -200,6 +201,44 @@ def test_deepspeed_is_recorded_by_its_flat_parts(watch, free_port, stage):
     assert {state["key"] for state in rank.states} >= {"exp_avg", "exp_avg_sq"}
 
 
+MEGATRON = """
+import os, sys
+os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1",
+                  MASTER_PORT=sys.argv[1])
+sys.path.insert(0, sys.argv[2])
+sys.argv[1:] = sys.argv[3:]
+import pretrain_gpt
+pretrain_gpt.main()
+"""
+EXAMPLE = Path(__file__).parents[2] / "examples" / "megatron_gpt"
+TINY = (
+    *("--num-layers", "1", "--hidden-size", "16", "--num-attention-heads", "2"),
+    *("--seq-length", "16", "--max-position-embeddings", "16", "--micro-batch-size", "2"),
+    *("--global-batch-size", "4", "--train-iters", "4", "--mock-data", "--vocab-size", "32"),
+    *("--attention-dropout", "0", "--hidden-dropout", "0", "--clip-grad", "0.1"),
+)
+
+
+@needs("megatron")
+@pytest.mark.parametrize("more", [(), ("--use-distributed-optimizer",)], ids=["plain", "divided"])
+def test_megatrons_own_optimizer_is_recorded_by_the_one_inside_it(watch, free_port, more):
+    arguments = (str(free_port), str(EXAMPLE), *TINY, *more)
+    command = (sys.executable, "-W", "ignore")
+    observed = watch(MEGATRON, *arguments, kind="audit", steps=4, command=command)
+    rank = observed.rank
+    assert rank.sealed, observed.stderr
+    assert rank.problems == ()
+    assert [step.forwards for step in rank.steps] == [2] * 4
+    assert all(step.loss is not None for step in rank.steps)
+    assert rank.model["cls"] == "GPTModel"
+    assert rank.model["sharded"] == []  # one rank holds every parameter whole
+    assert [o["name"] for o in rank.optimizers] == ["0:AdamW"]
+    assert any(moved(rank).values())
+    for step in rank.steps:
+        assert 0 < sum(norm**2 for norm, _ in step.gradients.values()) ** 0.5 <= 0.1001
+    assert {state["key"] for state in rank.states} >= {"exp_avg", "exp_avg_sq"}
+
+
 SCALED = (
     NET
     + """
@@ -271,6 +310,40 @@ def test_a_wrapper_with_master_weights_gives_way_to_the_optimizer_inside_it(watc
     rank = observed.rank
     assert_whole(rank, 4, NAMES)
     assert rank.precision[0]["parameters"] == ["bfloat16"]
-    assert [o["name"] for o in rank.optimizers] == ["0:Wrapper"]
+    assert [o["name"] for o in rank.optimizers] == ["0:Wrapper", "1:AdamW"]
+    assert [step.learning_rates for step in rank.steps] == [(1e-2,)] * 4
+    assert [step.optimizer_calls for step in rank.steps] == [{"0:Wrapper": 1}] * 4
     for step, norms in zip(rank.steps, map(eval, observed.stdout.splitlines()), strict=True):
         assert [norm for norm, _ in step.gradients.values()] == pytest.approx(norms, rel=1e-6)
+
+
+CONTAINER = (
+    NET
+    + """
+class Container(torch.optim.Optimizer):
+    '''Steps an optimizer of its own, in the manner of torchtitan: its groups are never changed.'''
+    def __init__(self, model):
+        self.inner = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        super().__init__(list(model.parameters()), {"lr": 1e-2})
+    def step(self, closure=None):
+        self.inner.step()
+model = Net()
+optimizer = Container(model)
+for i in range(4):
+    batch = [Rows()[8 * i + j] for j in range(8)]
+    x, labels = (torch.stack([row[key] for row in batch]) for key in ("x", "labels"))
+    for group in optimizer.inner.param_groups: group["lr"] = 1e-3 * (i + 1)
+    model(x, labels)["loss"].backward()
+    optimizer.step()
+    optimizer.inner.zero_grad()
+"""
+)
+
+
+def test_the_rates_of_an_optimizer_inside_a_container_are_seen(watch):
+    observed = watch(CONTAINER, kind="timed", steps=4)
+    assert observed.exit_code == 0, observed.stderr
+    rates = [step.learning_rates for step in observed.rank.steps]
+    assert rates == [(1e-2, pytest.approx(1e-3 * (i + 1))) for i in range(4)]
+    said = {(line["optimizer"], line["i"]): line["settings"] for line in observed.rank.settings}
+    assert [said["1:AdamW", i]["lr"] for i in (1, 2, 3)] == pytest.approx([2e-3, 3e-3, 4e-3])

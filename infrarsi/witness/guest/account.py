@@ -41,6 +41,7 @@ class Step(object):
     # what few steps have
     skipped = eval_calls = eval_samples = 0
     found_inf = eval_losses = settings = ()  # settings: (optimizer, group, what changed)
+    inner = ()  # optimizers that were stepped by another one
     wait_s = compile_s = seconds = ended_s = 0.0
     events = None
 

@@ -146,9 +146,12 @@ def optimizer_begins(recorder, optimizer):
     recorder.stack.append((key, CLOCK(), nested_s(step) if step.look else 0.0))
     if step.look:
         look_at_gradients(recorder, optimizer, outer)
-    if outer:
-        return
     name = recorder.names.get(key) or recorder.optimizer_name(optimizer)
+    if outer:  # its settings are those that are computed with, whatever the outer one's groups say
+        if key not in step.inner:
+            step.inner += (key,)
+            settings.say(recorder, name, optimizer)
+        return
     calls = step.optimizer_calls
     if name not in calls:
         calls[name] = 0

@@ -1,6 +1,7 @@
 """The model line: what a trained model is, as the job made it."""
 
 import hashlib
+import sys
 
 import torch
 
@@ -43,8 +44,18 @@ def is_sharded(parameter):
     return (
         type(parameter).__name__ == "FlatParameter"  # FSDP of the first kind
         or getattr(parameter, "_is_flat_param", False)
-        or getattr(parameter, "tensor_model_parallel", False) is True  # Megatron
+        or (getattr(parameter, "tensor_model_parallel", False) is True and megatron_divides())
     )
+
+
+def megatron_divides():
+    """Whether Megatron shares its parameters out: it marks them for groups of one rank too."""
+    state = sys.modules.get("megatron.core.parallel_state")
+    size = getattr(state, "get_tensor_model_parallel_world_size", None)
+    try:
+        return size is None or size() > 1
+    except (AssertionError, RuntimeError, ValueError):  # its groups are not made (any more)
+        return True
 
 
 def ties(root):
