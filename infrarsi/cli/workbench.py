@@ -73,7 +73,7 @@ class Workbench:
             dimensions=tuple(each for each in found if each not in fixed),
             constraints=tuple(Constraint.parse(text) for text in self._project.constraints),
             derived=(
-                ("world", max(1, self._project.launch.gpus_per_node)),
+                ("world", _world(self._project)),
                 *((name, int(d.reference)) for d in fixed for name in (d.name, d.family)),
             ),
             planned_steps=self._project.workload.planned_steps,
@@ -298,6 +298,11 @@ class Workbench:
         from infrarsi.workspace import frozen_tests
 
         return frozen_tests(self._project, snapshot)
+
+
+def _world(project: Project) -> int:
+    """The processes of the job over all its nodes, one for each GPU."""
+    return max(1, project.launch.gpus_per_node) * max(1, project.launch.nodes)
 
 
 def _report(recipe: "Recipe", status: str, reason: str, notes: Sequence[str] = ()) -> RecipeReport:

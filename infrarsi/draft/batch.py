@@ -109,7 +109,7 @@ def _by_accumulation(
     if counts is None or counts[0] % counts[1]:
         return None, _no_counts(whole, accumulation)
     size, times = counts
-    each = [n for n in _divisors(size) if n % around.processes == 0 or n == size // times]
+    each = [n for n in _divisors(size) if n % around.world == 0 or n == size // times]
     values: dict[Scalar, ValueChange] = {
         n: ValueChange(set={str(accumulation.place): size // n})
         for n in spread(size // times, each)
@@ -140,7 +140,7 @@ def _inside_whole(
     fitting = [
         n
         for n in _divisors(total)
-        if size % n == 0 or (is_plain and total % (n * around.processes) == 0)
+        if size % n == 0 or (is_plain and total % (n * around.world) == 0)
     ]
     values: dict[Scalar, ValueChange] = {
         n: ValueChange(set={str(micro.place): n}) for n in spread(size, fitting)
@@ -217,7 +217,7 @@ def _factor(micro: Setting, sources: Sources, around: Surroundings) -> int:
         for inner in ast.walk(node.right):
             name = dotted(inner).lower()
             if any(word in name for word in _WORLD):
-                return around.processes
+                return around.world
     return 1
 
 

@@ -16,6 +16,7 @@ from infrarsi.draft.containers import insist_on_reach
 from infrarsi.draft.environment import environment_knobs
 from infrarsi.draft.installed import installed_note
 from infrarsi.draft.knobs import Found, Surroundings
+from infrarsi.draft.launcher_settings import with_launcher_options
 from infrarsi.draft.machine import Machine
 from infrarsi.draft.native_facts import length_facts, split_facts
 from infrarsi.draft.parsers import insist_on_known, undefined
@@ -265,10 +266,14 @@ class _Drafting:
                 f"{setting.origin}: `{setting.place.name}` is passed, but no definition of it was "
                 "found in the program; it stays as it is"
             )
-        return tuple(setting for setting in told.settings if setting not in strange)
+        kept = tuple(setting for setting in told.settings if setting not in strange)
+        if "accelerate" in self.kind.dialects:
+            return with_launcher_options(kept, self.target)
+        return kept
 
     def _surroundings(self, machine: Machine) -> Surroundings:
         gpus, told = self.placement.gpus, self.placement.processes
+        nodes = self.placement.nodes
         asked = gpus.number if gpus is not None and gpus.number else 0
         is_gpu = (machine.gpus > 0 or asked > 0) and self._uses_gpu()
         default = (asked or machine.gpus) if is_gpu else 1
@@ -280,8 +285,8 @@ class _Drafting:
                     f"how many processes the program starts by itself ({self.spawns}); {default} "
                     "are assumed"
                 )
-            return Surroundings(machine, 1 if alone else default, is_gpu)
-        return Surroundings(machine, max(1, told.number or default), is_gpu)
+            return Surroundings(machine, 1 if alone else default, is_gpu, nodes=nodes)
+        return Surroundings(machine, max(1, told.number or default), is_gpu, nodes=nodes)
 
     def _world(self) -> int | None:
         """The processes of the job; None where the launcher decides on what is not read here."""
