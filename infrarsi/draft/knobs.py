@@ -27,12 +27,21 @@ class Found:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What values depend on: the machine, the processes on it, whether they use GPUs."""
+    """What values depend on: the machine, the processes on it, whether they use GPUs.
+
+    `nodes` is how many such machines there are.
+    """
 
     machine: Machine
     processes: int
     is_gpu: bool
     unknowns: list[str] = field(default_factory=list)
+    nodes: int = 1
+
+    @property
+    def world(self) -> int:
+        """The processes on all nodes: by so many an update is divided."""
+        return self.processes * self.nodes
 
     @property
     def cores_each(self) -> int:
@@ -77,7 +86,7 @@ def _made(family: Family, setting: Setting, around: Surroundings) -> Found | Non
         return _switch(family, setting)
     definition = setting.definition
     if definition is not None and setting.place.name in definition.negatives:
-        return None  # switched off by a flag of its own, beside which the other would stand
+        return _negated(family, setting)
     if definition is not None and definition.kind == "truthy":
         return None  # no word but the empty one says no
     if definition is not None and definition.kind == "bool" and isinstance(setting.value, bool):
@@ -108,6 +117,23 @@ def _listed(
         values=list(values),
         reference=reference,
     )
+    return Found(knob, _told(setting))
+
+
+def _negated(family: Family, setting: Setting) -> Found | None:
+    """`--nocompile` today: the other value takes it away and writes `--compile=true`."""
+    definition = setting.definition
+    if definition is None or not definition.is_joined:
+        return None
+    off, on = family.canonical(False), family.canonical(True)
+    if off == on or setting.value is not False:
+        return None
+    negative = f"flag:{setting.place.name}"
+    changes = {
+        off: ValueChange(set={negative: True}),
+        on: ValueChange(set={f"flag:{definition.flag}=": definition.words[1]}, remove=[negative]),
+    }
+    knob = Knob(name=family.name, family=family.name, values=changes, reference=off)
     return Found(knob, _told(setting))
 
 

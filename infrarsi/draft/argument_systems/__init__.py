@@ -13,6 +13,7 @@ from infrarsi.draft.argument_systems import (
     globals_configurator,
     hydra_configs,
     known_jobs,
+    wrapped_functions,
 )
 from infrarsi.draft.argument_systems.definition import Definition, Found
 from infrarsi.draft.argument_systems.job import Job
@@ -58,6 +59,7 @@ def read(
         dataclass_parsers.read_simple_parsing,
         dataclass_parsers.read_fire,
         absl_flags.read,
+        wrapped_functions.read,
     ):
         found.add(reader(sources, environment))
     if job is not None:

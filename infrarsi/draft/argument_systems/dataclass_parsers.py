@@ -172,7 +172,7 @@ def read_fire(sources: Sources, environment: _Environment = None) -> Found:
     classes = Classes(sources, environment)
     for file, call in uses(sources, ("Fire",)):
         target = dotted(call.args[0]) if call.args else ""
-        function = _function(target, sources)
+        function = function_named(target, sources)
         at = classes.find(target, file) if target else None
         if function is not None:
             fields = parameters(function[1], function[0], classes)
@@ -236,9 +236,10 @@ def _in_file(name: str, file: PythonFile) -> ast.FunctionDef | ast.AsyncFunction
     return None
 
 
-def _function(
+def function_named(
     name: str, sources: Sources
 ) -> tuple[PythonFile, ast.FunctionDef | ast.AsyncFunctionDef] | None:
+    """The first function of a name, and its file."""
     last = name.rpartition(".")[2]
     for file in sources.holding(last) if last else ():
         node = _in_file(last, file)
