@@ -194,8 +194,8 @@ class Sources:
                 yield file
 
     def walk(self, *names: str) -> Iterator[tuple[PythonFile, ast.AST]]:
-        """Every node of the files that hold one of the names; the others are not parsed."""
-        for file in self.holding(*names):
+        """Every node of the files that hold one of the names, of all files without a name."""
+        for file in self.holding(*names) if names else self.files:
             for node in file.nodes:
                 yield file, node
 
