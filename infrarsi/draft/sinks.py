@@ -8,12 +8,13 @@ from pathlib import Path
 
 from infrarsi.contract import PlaceKind
 from infrarsi.draft.paths import PROJECT, Reader, Told
+from infrarsi.draft.reaching import is_reached
 from infrarsi.draft.settings import Setting
 from infrarsi.draft.sources import Sources
 from infrarsi.draft.speech import is_there
 from infrarsi.draft.stack_sinks import stack_sinks
 from infrarsi.draft.target import Target
-from infrarsi.draft.writes import PathUse, loads, uploads, writes
+from infrarsi.draft.writes import PathUse, imported, loads, uploads, writes
 from infrarsi.errors import UserError
 
 FRESH = "fresh"
@@ -71,6 +72,10 @@ def find(
     reader = Reader(sources, settings)
     loaded = {told.control.dest for _, told in _all(reader, loads(sources)) if told.control}
     for use, told in _all(reader, writes(sources)):
+        is_outside = not (told.is_temporary or told.is_unknown or told.control is not None)
+        is_outside = is_outside and _inside(told.text, target) is None
+        if is_outside and not is_reached(use.file, use.call, sources):
+            continue  # what a library offers and this job never comes to
         _written(use, told, target, sinks)
     for setting in settings:
         if _made_by_script(setting, target):
@@ -116,6 +121,12 @@ def _written(use: PathUse, told: Told, target: Target, sinks: Sinks) -> None:
         sinks.unknowns.append(f"where {use.place} writes to (`{use.name}`)")
         return
     inside = _inside(told.text, target)
+    is_download = use.name.rpartition(".")[2] in _DOWNLOADS
+    if inside is None and is_download and told.text.startswith(_CACHES):
+        sinks.notes.append(
+            f"{use.place} writes to {told.text!r}, a cache of downloads that all runs share"
+        )
+        return
     if inside is None:
         sinks.faults.append(_outside(told.text, use.place))
         return
@@ -275,12 +286,23 @@ def _defaulted(raw: str, target: Target) -> str | None:
     return found.group(1) if found and found.group(1) == begin.group(1) else None
 
 
+_CACHES = ("~/.cache/", "$HOME/.cache/")
+_DOWNLOADS = ("makedirs", "mkdir", "open", "urlretrieve")  # what saves a checkpoint is none
+_PUSH = "push_to_hub"  # of TrainingArguments
+
+
 def _cannot(sources: Sources, settings: Sequence[Setting], sinks: Sinks) -> None:
     for place, guards in uploads(sources):
         switch = next((s for s in settings if s.dest in guards and s.is_known), None)
         if switch is not None and (not is_there(switch) or str(switch.place) in sinks.places):
             sinks.notes.append(
                 f"{place} uploads to a hub if `{switch.place.name}` says so; it is off in every run"
+            )
+            continue
+        if switch is None and _PUSH in guards and not any(s.dest == _PUSH for s in settings):
+            sinks.notes.append(
+                f"{place} uploads to a hub if `{_PUSH}` says so, which nothing here sets: it is "
+                "off in every version of transformers"
             )
             continue
         sinks.faults.append(
@@ -291,7 +313,15 @@ def _cannot(sources: Sources, settings: Sequence[Setting], sinks: Sinks) -> None
             )
         )
     for name, title in _TRACKERS_WITHOUT.items():
-        if name in sources.external:
+        at = next(
+            (
+                at
+                for at, guards in imported(sources, name)
+                if not any(s.dest in guards and s.is_known and not is_there(s) for s in settings)
+            ),
+            None,
+        )
+        if name in sources.external and at is not None:
             sinks.faults.append(
                 UserError(
                     f"it reports to {title}, which cannot be taken offline by a variable",

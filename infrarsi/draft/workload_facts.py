@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from infrarsi.contract import PlaceKind, Scalar
 from infrarsi.draft.layout import Layout
 from infrarsi.draft.settings import Setting
-from infrarsi.draft.sources import Sources, dotted, mentions
+from infrarsi.draft.sources import PythonFile, Sources, dotted, mentions
 from infrarsi.draft.speech import Meaning, names_of
 from infrarsi.draft.stack import Stack
 
@@ -195,6 +195,8 @@ def _precision(
         if named and setting.is_known and word is not None:
             yield Fact("precision", word, _told(setting))
     for file, node in sources.calls("autocast"):
+        if _is_conditional(file, node):
+            continue
         given = [k.value for k in node.keywords if k.arg == "dtype"]
         if "cuda.amp" in dotted(node.func) and not node.args and not node.keywords:
             yield Fact("precision", "fp16", f"{file.place(node)} autocasts to it by default")
@@ -216,6 +218,17 @@ def _precision(
 def _is_flag_of_trainer(setting: Setting) -> bool:
     system = setting.definition.system if setting.definition is not None else ""
     return system == "HfArgumentParser" and setting.dest in _TRAINER_PRECISIONS
+
+
+def _is_conditional(file: PythonFile, node: ast.AST) -> bool:
+    """Whether a node stands under a condition: a run decides whether it counts."""
+    while node in file.parents:
+        node = file.parents[node]
+        if isinstance(node, ast.If | ast.IfExp):
+            return True
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+    return False
 
 
 def _optimizer(settings: Sequence[Setting], sources: Sources) -> Iterator[Fact]:

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from infrarsi.draft.reaching import is_reached
 from infrarsi.draft.sources import PythonFile, Sources, dotted
 
 _POSITIONAL = {  # by full name: (position, keyword)
@@ -119,33 +120,54 @@ def _is_engines(node: ast.Call, sources: Sources) -> bool:
 
 
 def uploads(sources: Sources) -> Iterator[tuple[str, frozenset[str]]]:
-    """The places that send something to a model hub, each with the names that decide on it."""
+    """The places that send something to a model hub, each with the names that decide on it.
+
+    A function that only offers it and that the job never comes to is none.
+    """
     for file in sources.holding(*_HUBS):
-        yield from _uploads(file, file.tree, frozenset())
+        for node, guards in _guarded(file.tree, frozenset()):
+            called = dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+            if called in _HUBS and is_reached(file, node, sources):
+                yield file.place(node), guards
 
 
-def _uploads(
-    file: PythonFile, node: ast.AST, guards: frozenset[str]
-) -> Iterator[tuple[str, frozenset[str]]]:
-    if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in _HUBS:
-        yield file.place(node), guards
+def imported(sources: Sources, module: str) -> Iterator[tuple[str, frozenset[str]]]:
+    """The places that import a module, each with the names that decide on it."""
+    for file in sources.holding(module):
+        for node, guards in _guarded(file.tree, frozenset()):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            else:
+                continue
+            is_it = any(name.partition(".")[0] == module for name in names)
+            if is_it and is_reached(file, node, sources):
+                yield file.place(node), guards
+
+
+def _guarded(node: ast.AST, guards: frozenset[str]) -> Iterator[tuple[ast.AST, frozenset[str]]]:
+    """Every node with the names without any one of which it is not come to."""
+    yield node, guards
     if isinstance(node, ast.If | ast.IfExp):
         body: list[ast.AST] = [*node.body] if isinstance(node.body, list) else [node.body]
         inside = guards | _sole_names(node.test)
         for child in body:
-            yield from _uploads(file, child, inside)
+            yield from _guarded(child, inside)
         others: list[ast.AST] = [*node.orelse] if isinstance(node, ast.If) else [node.orelse]
         for child in (node.test, *others):
-            yield from _uploads(file, child, guards)
+            yield from _guarded(child, guards)
         return
     for child in ast.iter_child_nodes(node):
-        yield from _uploads(file, child, guards)
+        yield from _guarded(child, guards)
 
 
 def _sole_names(test: ast.expr) -> frozenset[str]:
     """The names without any one of which a condition does not hold: `args.push`, `a and b`."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return frozenset().union(*(_sole_names(value) for value in test.values))
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.IsNot):
+        test = test.left  # `args.hub_id is not None`
     name = dotted(test).rpartition(".")[2]
     return frozenset({name} if name else ())
 

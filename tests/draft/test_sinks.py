@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from reading_jobs import TRAIN, read
 
+from infrarsi.errors import UserError
+
 Make = Callable[[Mapping[str, str]], Path]
 LAUNCH = "python train.py --steps 50\n"
 NO_SINK = TRAIN.replace('parser.add_argument("--out", default="out")\n', "")
@@ -152,3 +154,74 @@ def test_functions_that_pass_a_path_on_to_each_other_are_read_once(write: Make) 
     began = time.thread_time()
     assert set(sinks(write, code)) == {"path:o"}
     assert time.thread_time() - began < 5.0  # following every chain of calls takes hours
+
+
+UPLOADS = """import argparse
+import torch
+from shared import publish, train
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--hub_id", default=None)
+args = parser.parse_args()
+loss = torch.zeros(1, requires_grad=True)
+loss.sum().backward()
+train(args)
+"""
+
+
+@pytest.mark.parametrize(
+    ("shared", "more", "is_refused"),
+    [
+        ("def publish(model):\n    model.push_to_hub('x')\n", "", False),
+        ("def publish(model):\n    model.push_to_hub('x')\n", "publish(None)\n", True),
+        ("def publish(model):\n    send(model)\n\ndef send(model):\n    model.push_to_hub('x')\n",
+         "", False),
+        ("def publish(model):\n    send(model)\n\ndef send(model):\n    model.push_to_hub('x')\n",
+         "publish(None)\n", True),
+        ("def publish(model):\n    pass\n\nclass A:\n    def on_end(self):\n"
+         "        self.push_to_hub('x')\n", "", True),
+        ("def publish(model):\n    model.push_to_hub('x')\n\n"
+         "if __name__ == '__main__':\n    publish(None)\n", "", False),
+        ("def publish(args):\n    if args.hub_id is not None:\n        args.push_to_hub('x')\n",
+         "publish(args)\n", False),
+        ("def publish(model):\n    open('/srv/models/x', 'w')\n", "", False),
+        ("def publish(model):\n    open('/srv/models/x', 'w')\n", "publish(None)\n", True),
+    ],
+    ids=["never called", "called", "called by what is never called", "called through another",
+         "a method", "called by its own main", "behind an id that is not given",
+         "a write that is not come to", "a write that is come to"],
+)  # fmt: skip
+def test_what_a_job_never_comes_to_does_not_stop_it(
+    write: Make, shared: str, more: str, is_refused: bool
+) -> None:
+    shared += "\ndef train(args):\n    pass\n"
+    files = {"run.sh": "python main.py\n", "main.py": UPLOADS + more, "shared.py": shared}
+    target = write(files) / "run.sh"
+    if is_refused:
+        with pytest.raises(UserError, match="every trial would"):
+            read(target)
+    else:
+        read(target)
+
+
+def test_a_cache_of_downloads_is_shared(write: Make) -> None:
+    more = "import os\nos.makedirs(os.path.expanduser('~/.cache/weights'), exist_ok=True)\n"
+    text = UPLOADS + more
+    files = {
+        "run.sh": "python main.py\n",
+        "main.py": text,
+        "shared.py": "publish = train = print\n",
+    }
+    draft = read(write(files) / "run.sh")
+    assert any("a cache of downloads" in note for note in draft.notes)
+
+
+def test_a_checkpoint_among_the_downloads_stops(write: Make) -> None:
+    more = "import os\ntorch.save({}, os.path.expanduser('~/.cache/weights/own.pt'))\n"
+    files = {
+        "run.sh": "python main.py\n",
+        "main.py": UPLOADS + more,
+        "shared.py": "publish = train = print\n",
+    }
+    with pytest.raises(UserError, match="outside the project"):
+        read(write(files) / "run.sh")
