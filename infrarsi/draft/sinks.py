@@ -117,7 +117,7 @@ def _written(use: PathUse, told: Told, target: Target, sinks: Sinks) -> None:
                 return
             sinks.add(str(setting.place), FRESH, origin)
         return
-    if told.is_unknown:
+    if told.is_unknown or _EMPTY.fullmatch(told.text):
         sinks.unknowns.append(f"where {use.place} writes to (`{use.name}`)")
         return
     inside = _inside(told.text, target)
@@ -286,6 +286,7 @@ def _defaulted(raw: str, target: Target) -> str | None:
     return found.group(1) if found and found.group(1) == begin.group(1) else None
 
 
+_EMPTY = re.compile(r"/(\.\w+)?")  # of `f"{folder}/{name}.pkl"` with defaults of ""
 _CACHES = ("~/.cache/", "$HOME/.cache/")
 _DOWNLOADS = ("makedirs", "mkdir", "open", "urlretrieve")  # what saves a checkpoint is none
 _PUSH = "push_to_hub"  # of TrainingArguments

@@ -225,3 +225,16 @@ def test_a_checkpoint_among_the_downloads_stops(write: Make) -> None:
     }
     with pytest.raises(UserError, match="outside the project"):
         read(write(files) / "run.sh")
+
+
+def test_a_path_of_parts_that_are_not_known_is_no_place_outside(write: Make) -> None:
+    text = UPLOADS + (
+        "class Probe:\n    def dump(self, name):\n"
+        "        torch.save({}, self.folder / f'{name}.pkl')\n"
+    )
+    files = {
+        "run.sh": "python main.py\n",
+        "main.py": text,
+        "shared.py": "publish = train = print\n",
+    }
+    assert any("torch.save" in text for text in read(write(files) / "run.sh").unknowns)
