@@ -19,6 +19,8 @@ from infrarsi.draft.knobs import Found, Surroundings
 from infrarsi.draft.launcher_settings import with_launcher_options
 from infrarsi.draft.machine import Machine
 from infrarsi.draft.native_facts import length_facts, split_facts
+from infrarsi.draft.opaque import opaque
+from infrarsi.draft.opaque import told as told_word
 from infrarsi.draft.parsers import insist_on_known, undefined
 from infrarsi.draft.placing import Placement, placement
 from infrarsi.draft.programs import SHELL_SUFFIXES, files
@@ -254,6 +256,8 @@ class _Drafting:
         insist_on_known(self.target, self.sources, told.arguments)
         self.unknowns += told.unknowns
         self.unknowns += [f"{path}: {why}" for path, why in self.sources.unread.items()]
+        arguments = opaque(self.target.training.arguments)
+        self.unknowns += [told_word(word, self.target.where) for word in arguments]
         is_empty = all(definition.is_env for definition in told.arguments.definitions)
         if is_empty and not told.files:
             self.notes.append(

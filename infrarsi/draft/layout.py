@@ -140,17 +140,39 @@ class Layout:
 
 
 def layout(
-    settings: Sequence[Setting], speech: Speech, today: Mapping[str, Meaning], world: int
+    settings: Sequence[Setting],
+    speech: Speech,
+    today: Mapping[str, Meaning],
+    world: int,
+    unseen: Sequence[str] = (),
 ) -> Layout:
-    """The layout that the settings say."""
+    """The layout that the settings say; `unseen` are words that may hold a size that none gives."""
     sizes = {name: today[name] for name in (*SIZES, *_OTHERS) if name in today}
     unreadable = tuple(
         f"`{m.setting.place.name}` ({m.setting.origin})"
         for m in sizes.values()
         if not isinstance(m.value, int)
     )
+    unreadable += tuple(
+        f"`{s.place.name}` ({s.origin})" for s in settings if _is_hidden_size(s, speech, sizes)
+    )
+    given = [name for name in sizes if sizes[name].setting.is_given]
+    if _is_sized(settings, speech) and not set(SIZES[:2]) <= set(given):
+        unreadable += tuple(unseen)
     facts = _facts(settings) if "megatron" in speech.names else {}
     return Layout(world, sizes, facts, unreadable)
+
+
+def _is_sized(settings: Sequence[Setting], speech: Speech) -> bool:
+    """Whether the program takes sizes of groups at all."""
+    return any(each.family in SIZES for s in settings for _, each in speech.spellings(s))
+
+
+def _is_hidden_size(setting: Setting, speech: Speech, sizes: Mapping[str, Meaning]) -> bool:
+    """Whether a size is not written, and what it is without is made by code."""
+    families = {spelling.family for _, spelling in speech.spellings(setting)} & set(SIZES)
+    told = {name for name in families if name in sizes and sizes[name].setting.is_given}
+    return not setting.is_known and not setting.is_given and bool(families - told)
 
 
 def _facts(settings: Sequence[Setting]) -> dict[str, int]:

@@ -9,6 +9,7 @@ from infrarsi.draft.bounds import canonical, with_rules
 from infrarsi.draft.experts import Experts, experts
 from infrarsi.draft.knobs import Found, Surroundings, spread
 from infrarsi.draft.layout import Layout, layout
+from infrarsi.draft.opaque import opaque
 from infrarsi.draft.settings import Setting, guessed
 from infrarsi.draft.sources import Sources
 from infrarsi.draft.speech import Meaning, Speech, is_there, names_of
@@ -231,8 +232,9 @@ def read_stack(
     if stage is not None and stage.value not in (0, None):
         conditions |= {"zero", "zero3"} if stage.value == 3 else {"zero"}
         speech = replace(speech, conditions=frozenset(conditions))
-    divided = None if world is None else layout(kept, speech, today, world)
-    passed = [argument.name for argument in target.training.arguments]
+    unseen = tuple(f"`{a.raw.strip()}`" for a in opaque(target.training.arguments))
+    divided = None if world is None else layout(kept, speech, today, world, unseen)
+    passed = [argument.name for argument in target.training.arguments] + [*unseen]
     passed += [setting.place.name for setting in kept if setting.is_given and is_there(setting)]
     launcher = target.training.launcher
     facts = update(kept, sources, stack, today, divided, passed, launcher)

@@ -12,6 +12,7 @@ from infrarsi.draft.choosing import choose
 from infrarsi.draft.containers import unreachable
 from infrarsi.draft.installed import entry_of, installed, installed_sources
 from infrarsi.draft.manifests import Count, looks_like_manifest, read_manifest
+from infrarsi.draft.placeholders import insist_on_filled
 from infrarsi.draft.programs import (
     PYTHON_SUFFIXES,
     SHELLS,
@@ -202,6 +203,7 @@ def _script_start(
     """A script as it is run from a folder, with the variables that Slurm would give it."""
     text = shell_text(path)
     name = path.relative_to(folder).as_posix()
+    insist_on_filled(text, name)
     request = header(text, name, is_given=is_given)
     seen = dict(environ) if request is None else {**environ, **request.variables()}
     script = Script.parse(text, name, script_arguments=arguments, environ=seen, root=str(folder))

@@ -1,6 +1,7 @@
 """How long the job is, and how long a trial of it should be."""
 
 import ast
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,6 +43,8 @@ _FLAGS = (
     "--max-step",
     "--num-batches",
 )
+_CONSUMED = ("--train-samples", "--train-tokens")
+_CHANGING = ("--rampup-batch-size", "--step-batch-size-schedule")
 _EPOCHS = ("--epochs", "--num-epochs", "--n-epochs", "--max-epochs", "--num-train-epochs")
 
 
@@ -65,6 +68,9 @@ class Length:
 def length(settings: Sequence[Setting], accumulation: Setting | None, sources: Sources) -> Length:
     """The job's own length decides: run whole if it is short, else for a fixed number of steps."""
     setting = _by_names(settings, _FLAGS)
+    limited = _by_consumption(settings, setting)
+    if limited is not None:
+        return limited
     if setting is not None and isinstance(setting.value, int) and setting.value > 0:
         return _from_setting(setting, accumulation, sources)
     constant = _constant(sources)
@@ -77,9 +83,43 @@ def length(settings: Sequence[Setting], accumulation: Setting | None, sources: S
         reason = f"`{setting.place.name}` ({setting.origin}) has no value that can be read"
     elif epochs is not None:
         reason = f"`{epochs.place.name}` counts epochs ({epochs.origin})"
+    return _guess(reason, epochs)
+
+
+def _guess(reason: str, epochs: Setting | None = None) -> Length:
     workload = Workload(planned_steps=_GUESS, optimizer_steps=TRIAL_STEPS, ends_by="witness")
     unknown = f"the job's number of optimizer steps: {reason}; `planned_steps` is {_GUESS}, a guess"
     return Length(workload, f"a guess: {reason}", None, unknown=unknown, epochs=epochs)
+
+
+def _by_consumption(settings: Sequence[Setting], steps: Setting | None) -> Length | None:
+    """A job in Megatron's manner that ends after so many samples or tokens, if that comes first."""
+    given = {name: s for s in settings if s.is_given for name in _spellings(s)}
+    whole = given.get("--global-batch-size")
+    limits = [given[name] for name in _CONSUMED if name in given]
+    if whole is None or not limits:
+        return None
+    known: list[tuple[int, Setting]] = []
+    if steps is not None and isinstance(steps.value, int) and steps.value > 0:
+        known.append((steps.value, steps))
+    changing = next((given[name] for name in _CHANGING if name in given), None)
+    for limit in limits:
+        each = [whole, *([given.get("--seq-length")] if "tokens" in limit.words else [])]
+        sizes = [s.value if s is not None else None for s in (limit, *each)]
+        numbers = [n for n in sizes if isinstance(n, int) and n > 0]
+        if len(numbers) < len(sizes) or changing is not None:
+            by = changing.place.name if changing is not None else "a value that cannot be read"
+            return _guess(f"`{limit.place.name}` ({limit.origin}) ends it, with {by}")
+        total, *parts = numbers
+        known.append((total // math.prod(parts), limit))
+    number, setting = min(known, key=lambda item: item[0])
+    if setting is steps:
+        return None
+    origin = (
+        f"the job's own length: `{setting.place.name}` is {setting.value} ({setting.origin}), "
+        f"which makes {number} steps"
+    )
+    return Length(_workload(number, setting.origin), _sample(number, origin), None)
 
 
 def _from_setting(setting: Setting, accumulation: Setting | None, sources: Sources) -> Length:

@@ -32,12 +32,13 @@ _PARTS = (
 _OPTIMIZERS = ("optimizer", "optim", "optimizer.name", "optimizer.type", "opt", "optimizer_name")
 _PACKED = ("megatron", "torchtitan")  # every sample has the whole sequence length
 _VARIABLE = ("variable_seq_lengths", "sft")
-_CHANGING = ("rampup_batch_size", "auto_find_batch_size")
+_CHANGING = ("rampup_batch_size", "step_batch_size_schedule", "auto_find_batch_size")
 _CLASSES = (
     *("Adam", "AdamW", "SGD", "Adafactor", "Adagrad", "RMSprop", "NAdam", "RAdam", "Muon", "Lion"),
     *("LAMB", "FusedAdam", "DeepSpeedCPUAdam", "AdamW8bit", "Adam8bit", "ZeroRedundancyOptimizer"),
 )
 _TRAINER_PRECISIONS = ("bf16", "fp16")
+_HALVES = ("--bf16", "--fp16")
 _FLOATS = {
     "bfloat16": "bf16",
     "float16": "fp16",
@@ -84,12 +85,16 @@ def update(
     passed: Collection[str],
     launcher: str,
 ) -> Update:
-    """The facts of one update; `passed` are all flags of the launch, defined or not."""
+    """The facts of one update; `passed` are all flags of the launch, defined or not.
+
+    A word in backticks among them may be any flag.
+    """
     found: dict[str, Fact] = {}
+    is_seen = not any(name.startswith("`") for name in passed)
     for fact in (
         *_numbers(settings, today, sources),
-        *_precision(settings, today, stack, sources, launcher),
-        *_optimizer(settings, sources),
+        *_precision(settings, today, stack, sources, launcher, is_seen=is_seen),
+        *_optimizer(settings, stack, sources),
     ):
         found.setdefault(fact.name, fact)
     if layout is not None:
@@ -185,9 +190,11 @@ def _precision(
     stack: Stack,
     sources: Sources,
     launcher: str,
+    *,
+    is_seen: bool,
 ) -> Iterator[Fact]:
     meaning = today.get("autocast_precision")
-    if meaning is not None and meaning.value is not None:
+    if meaning is not None and meaning.value is not None and meaning.setting.is_known:
         yield Fact("precision", meaning.value, _told(meaning.setting))
     for setting in sorted(settings, key=lambda s: not s.is_given):
         word = _FLOATS.get(str(setting.value).rpartition(".")[2])
@@ -204,7 +211,8 @@ def _precision(
             word = _FLOATS.get(dotted(value).rpartition(".")[2])
             if word is not None:
                 yield Fact("precision", word, f"{file.place(node)} autocasts to it")
-    if "megatron" in stack.dialects:
+    hidden = any(s.place.name in _HALVES and s.is_given and not s.is_known for s in settings)
+    if "megatron" in stack.dialects and is_seen and not hidden:
         yield Fact("precision", "fp32", "neither `--bf16` nor `--fp16` is passed")
     if stack.name == "native-ddp" and not any(_LOW.search(file.text) for file in sources.files):
         yield Fact("precision", "fp32", "nothing in the program asks for a lower one")
@@ -231,12 +239,14 @@ def _is_conditional(file: PythonFile, node: ast.AST) -> bool:
     return False
 
 
-def _optimizer(settings: Sequence[Setting], sources: Sources) -> Iterator[Fact]:
+def _optimizer(settings: Sequence[Setting], stack: Stack, sources: Sources) -> Iterator[Fact]:
     for setting in sorted(settings, key=lambda s: not s.is_given):
         names = [_normal(name) for name in names_of(setting)]
         is_named = any(name in _OPTIMIZERS for name in names)
         if is_named and isinstance(setting.value, str) and setting.value:
             yield Fact("optimizer", setting.value, _told(setting))
+    if "megatron" in stack.dialects:
+        return  # its code has every optimizer that it knows
     made: dict[str, str] = {}
     for file, node in sources.calls(*_CLASSES):
         made.setdefault(dotted(node.func).rpartition(".")[2], file.place(node))

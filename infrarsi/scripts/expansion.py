@@ -1,5 +1,6 @@
 """Evaluating the words of a script as far as they are fixed by the script itself."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -28,11 +29,17 @@ _ESCAPED_IN_DOUBLE = b'$`"\\'
 _BRACE_LIST = (",", "..")
 
 
+_ASSIGNED = re.compile(
+    r"^[ \t]*(?:(?:export|local|readonly)[ \t]+)?([A-Za-z_]\w*)\+?=", re.MULTILINE
+)
+
+
 class Expander:
     """Evaluates words against a `State`.
 
     `environ` is the environment that the script is started in; a variable that neither the script
-    nor `environ` sets counts as unset where it has a default and as unknown otherwise. `root` is
+    nor `environ` sets counts as unset where it has a default and as unknown otherwise; one that the
+    script sets, but not on the way to here, is empty. `root` is
     what `pwd` prints in the folder of the project, `path` what `$0` is.
     """
 
@@ -42,6 +49,7 @@ class Expander:
         self.folders = Folders(root)
         self.environ = environ
         self.line_at: Callable[[int], int] = LineAt(source)
+        self.own = frozenset(_ASSIGNED.findall(source.decode(errors="replace")))
 
     def raw(self, node: Node) -> str:
         """A node's text as written."""
@@ -239,7 +247,7 @@ class Expander:
         found = self.lookup(name, state)
         if found is not None:
             return found
-        if name in state.unset or name.isdigit():
+        if name in state.unset or name.isdigit() or (name in self.own and not state.sourced):
             return ()
         special = not (name[:1].isalpha() or name[:1] == "_")
         return self._hole(node, unassigned=not special)

@@ -383,7 +383,7 @@ class Interpreter:
         """Commands that change the shell itself; True if nothing else needs to be recorded."""
         name = fields[0].text
         if name in ("exit", "return"):
-            state.ended = True
+            state.ended, state.ended_at = True, self.expander.line(node)
             return True
         if name in ("cd", "pushd"):
             path = fields[-1].text if len(fields) > 1 else None

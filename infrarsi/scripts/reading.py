@@ -177,6 +177,11 @@ class Reading:
 
     def _nothing(self) -> str:
         names = sorted({f.text for i in self.invocations for f in i.fields[:1] if f.text})
+        if self.end.ended and self.end.ended_at:
+            return (
+                f"the script ends in line {self.end.ended_at}, with what is set now, before any "
+                "command that starts training"
+            )
         ran = ", ".join(f"`{name}`" for name in names[:12]) or "nothing"
         return (
             "no command that starts training (torchrun, python, accelerate launch, deepspeed) "

@@ -27,11 +27,11 @@ class Variable:
 
 @dataclass
 class State:
-    """A copyable shell state; `ended` after `exit` or `return`; `cwd` None once unknown.
+    """A copyable shell state; `ended` after `exit` or `return`, in line `ended_at`.
 
-    `positional` is None where the arguments cannot be known. `unset` holds variables removed on
-    purpose, which therefore do not come from the environment. `sourced` names a file that was read
-    in and may have set any variable that is not set here.
+    `cwd` is None once unknown, `positional` where the arguments cannot be known. `unset` holds
+    variables removed on purpose, which therefore do not come from the environment. `sourced` names
+    a file that was read in and may have set any variable that is not set here.
     """
 
     variables: dict[str, Variable] = field(default_factory=dict)
@@ -41,6 +41,7 @@ class State:
     positional: tuple[Field, ...] | None = ()
     cwd: str | None = "."
     ended: bool = False
+    ended_at: int = 0
     sourced: str = ""
 
     def copy(self) -> "State":

@@ -1,9 +1,11 @@
 """Jobs whose arguments lie in a library: Megatron-LM, torchtitan, DeepSpeed."""
 
 import posixpath
+import re
 from dataclasses import replace
 
 from infrarsi.configs.constants import UNKNOWN
+from infrarsi.draft.argument_systems import field_groups
 from infrarsi.draft.argument_systems.dataclass_parsers import tyro_flags
 from infrarsi.draft.argument_systems.definition import Definition, Found
 from infrarsi.draft.argument_systems.fields import Classes
@@ -19,20 +21,21 @@ _REGISTRY = ("--module", "--config")
 def read(sources: Sources, job: Job, so_far: Found) -> Found:
     """The arguments of Megatron-LM or torchtitan, and those that DeepSpeed adds to a parser."""
     found = Found()
-    names = {name for definition in so_far.definitions for name in definition.names}
+    fields = field_groups.read(sources, job.environment)
+    found.add(fields)
+    made = (*so_far.definitions, *found.definitions)
+    names = {name for definition in made for name in definition.names}
     if _is_megatron(sources) and "--micro-batch-size" not in names:
         found.definitions += [d for d in known("megatron") or [] if d.flag not in names]
         found.is_open = True
     if _calls(sources, "add_config_arguments") and "deepspeed" in sources.external:
         found.definitions += [d for d in known("deepspeed") or [] if d.flag not in names]
-    factory = _factory(sources)
-    if factory is not None and "--micro-batch-size" in names:
+    if fields.is_open and names:  # a data class that is installed elsewhere
         found.definitions += [
             replace(d, default=UNKNOWN) if d.action == "store" else d
             for d in known("megatron") or []
             if d.flag not in names
         ]
-        found.miss(factory, "arguments are made from the fields of data classes")
     if _is_torchtitan(sources):
         found.add(_torchtitan(sources, job))
     return found
@@ -50,15 +53,6 @@ def _is_megatron(sources: Sources) -> bool:
 
 def _calls(sources: Sources, name: str) -> bool:
     return any(True for _ in sources.calls(name))
-
-
-def _factory(sources: Sources) -> str | None:
-    for file in sources.files:
-        at = file.text.find("ArgumentGroupFactory(")
-        if at >= 0 and "add_argument" in file.text:
-            line = file.text.count("\n", 0, at) + 1
-            return f"{file.path}:{line}"
-    return None
 
 
 def _is_torchtitan(sources: Sources) -> bool:
@@ -88,7 +82,9 @@ def _torchtitan(sources: Sources, job: Job) -> Found:
             found.miss(
                 f"`{given[name].raw}`", "the configuration is made by a function of Python code"
             )
-            found.definitions = [replace(d, default=UNKNOWN) for d in found.definitions]
+            found.definitions = [
+                replace(d, default=UNKNOWN) for d in found.definitions if _is_there(d, sources)
+            ]
             return found
     argument = given.get(_CONFIG_FILE) or given.get("--job.config-file")
     if argument is None:
@@ -111,6 +107,15 @@ def _torchtitan(sources: Sources, job: Job) -> Found:
         for d in found.definitions
     ]
     return found
+
+
+def _is_there(definition: Definition, sources: Sources) -> bool:
+    """Whether torchtitan's own source, where it is in the repository, has such a field."""
+    own = [f.text for f in sources.files if "torchtitan" in posixpath.dirname(f.path).split("/")]
+    parts = definition.names[0].lstrip("-").split(".")
+    return not own or all(
+        any(re.search(rf"^\s+{part}\s*:", text, re.MULTILINE) for text in own) for part in parts
+    )
 
 
 def _from_file(definition: Definition, value: object, place: str) -> Definition:
