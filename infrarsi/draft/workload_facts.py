@@ -201,7 +201,8 @@ def _precision(
         named = any(_normal(name) in _PRECISIONS for name in names_of(setting))
         if named and setting.is_known and word is not None:
             yield Fact("precision", word, _told(setting))
-    for file, node in sources.calls("autocast"):
+    is_library = bool(set(stack.dialects) & set(_PACKED))  # its parts autocast as they need
+    for file, node in () if is_library else sources.calls("autocast"):
         if _is_conditional(file, node):
             continue
         given = [k.value for k in node.keywords if k.arg == "dtype"]

@@ -134,7 +134,8 @@ def test_sizes_that_a_registry_makes_leave_the_layout_unknown(write: Make) -> No
     root = write(
         {
             "run.sh": "torchrun --nproc_per_node=8 train.py --module small --config debug\n",
-            "train.py": stack_jobs.TORCHTITAN["train.py"],
+            "train.py": stack_jobs.TORCHTITAN["train.py"]
+            + "with torch.autocast('cuda', dtype=torch.float32):\n    pass\n",
         }
     )
     draft = read(root / "run.sh", gpus=8)
