@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from infrarsi.contract import ActiveTrial, Trial
 from searchers.evidence import Evidence, read_evidence
@@ -30,18 +31,17 @@ class Models:
         evidence = read_evidence(self.coding, history, active)
         posterior = self.step_time.fit(evidence.timed)
         if len(evidence.pending):
-            imagined, _ = posterior.predict(evidence.pending)
-            timed = evidence.timed
+            pending, timed = evidence.pending, evidence.timed
             evidence = replace(
                 evidence,
                 timed=TimedTrials(
-                    np.vstack([timed.codes, evidence.pending]),
-                    np.concatenate([timed.log_ratio, imagined]),
-                    (*timed.nodes, *(() for _ in imagined)),
+                    np.vstack([timed.codes, pending]),
+                    np.concatenate([timed.log_ratio, posterior.expected(pending)]),
                 ),
-                good=np.concatenate([evidence.good, np.ones(len(imagined), dtype=bool)]),
+                good=np.concatenate([evidence.good, np.ones(len(pending), dtype=bool)]),
             )
-            posterior = self.step_time.fit(evidence.timed)
+            noise = self.step_time.noise_variance(pending)
+            posterior = posterior.imagining(pending, noise)
         return Beliefs(
             self.coding,
             evidence,
@@ -157,23 +157,21 @@ class Beliefs:
         rows = np.flatnonzero(self._evidence.good)
         if not len(rows):
             return []
-        base = np.array_equal
-        level = [timed.log_ratio[i] for i in rows if base(timed.codes[i], self._coding.reference)]
-        offset = float(np.median(level)) if level else 0.0
+        level = timed.log_ratio[rows][np.all(timed.codes[rows] == self._coding.reference, axis=1)]
+        offset = float(np.median(level)) if len(level) else 0.0
         unique, group = np.unique(timed.codes[rows], axis=0, return_inverse=True)
+        own = _medians(timed.log_ratio[rows] - offset, group.ravel())
+        count = np.bincount(group.ravel())
         mean = self._time.expected(unique)
-        shrunk = []
-        for i, codes in enumerate(unique):
-            if base(codes, self._coding.reference):
-                continue
-            own = timed.log_ratio[rows[group.ravel() == i]] - offset
-            share = LACK_OF_FIT_SD**2 / (LACK_OF_FIT_SD**2 + self._noise**2 / len(own))
-            # An outlier says nothing of its point beyond what the model takes from it.
-            limit = 2.0 * self.noise_log_sd
-            value = float(mean[i]) + share * float(np.clip(np.median(own) - mean[i], -limit, limit))
-            penalty = float(self._penalty(codes[None, :], np.array([value]))[0])
-            shrunk.append((value + penalty, codes))
-        return sorted(shrunk, key=lambda pair: (pair[0], pair[1].tolist()))
+        share = LACK_OF_FIT_SD**2 / (LACK_OF_FIT_SD**2 + self._noise**2 / count)
+        # An outlier says nothing of its point beyond what the model takes from it.
+        limit = 2.0 * self.noise_log_sd
+        value = mean + share * np.clip(own - mean, -limit, limit)
+        value = value + self._penalty(unique, value)
+        moved = np.any(unique != self._coding.reference, axis=1)
+        # Rows are unique in ascending order, which decides between equals.
+        order = np.argsort(value[moved], kind="stable")
+        return list(zip(value[moved][order].tolist(), unique[moved][order], strict=True))
 
     def _extra_s(self, codes: Codes) -> Floats:
         extra = self._coding.one_hot(codes) @ self._one_off
@@ -192,9 +190,22 @@ class Beliefs:
 
         Later trials find warm caches, so the largest ratio is the nearest to a cold start.
         """
-        ratios = [
-            (seconds - self._evidence.cost.start_s) / expected
-            for codes, seconds in self._evidence.one_off_s
-            if (expected := float(self._coding.one_hot(codes[None, :])[0] @ self._one_off)) > 0
-        ]
-        return float(np.clip(max(ratios), *ONE_OFF_SCALES)) if ratios else 1.0
+        measured = self._evidence.one_off_s
+        if not measured:
+            return 1.0
+        codes = np.array([codes for codes, _ in measured])
+        seconds = np.array([seconds for _, seconds in measured]) - self._evidence.cost.start_s
+        expected = self._coding.one_hot(codes) @ self._one_off
+        known = expected > 0
+        if not known.any():
+            return 1.0
+        return float(np.clip((seconds[known] / expected[known]).max(), *ONE_OFF_SCALES))
+
+
+def _medians(values: Floats, group: NDArray[np.int64]) -> Floats:
+    """The median of the values of each group, in ascending order of the groups' numbers."""
+    order = np.lexsort((values, group))
+    ordered, ends = values[order], np.cumsum(np.bincount(group))
+    begins = np.concatenate([[0], ends[:-1]])
+    middle = begins + (ends - begins - 1) // 2
+    return np.asarray((ordered[middle] + ordered[begins + (ends - begins) // 2]) / 2)

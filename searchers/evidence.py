@@ -1,9 +1,11 @@
 """A history of trials as what the models learn from."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +21,7 @@ ACCIDENT = {Outcome.USER_ERROR: 0.01, Outcome.TIMEOUT: 0.02}
 ACCIDENT_OTHER = 0.002  # NaN, a failed check, a conflict, the compiler, a patch
 
 Key = tuple[tuple[str, object], ...]
+T = TypeVar("T", bound=Hashable)
 
 
 def taken_keys(history: Sequence[Trial], active: Sequence[ActiveTrial]) -> set[Key]:
@@ -26,12 +29,25 @@ def taken_keys(history: Sequence[Trial], active: Sequence[ActiveTrial]) -> set[K
 
     A point that only infrastructure kept from running may be, up to `MAX_INFRA_REPEATS` times.
     """
-    taken: set[Key] = {point_key(a.point) for a in active}
-    repeats: dict[Key, int] = {}
-    for trial in history:
-        key = point_key(trial.point)
-        if trial.outcome is Outcome.INFRA:
-            repeats[key] = repeats.get(key, 0) + 1
+    ended = [(point_key(t.point), t.outcome) for t in history]
+    return _taken(ended, [point_key(a.point) for a in active])
+
+
+def taken_codes(
+    coding: Coding, history: Sequence[Trial], active: Sequence[ActiveTrial]
+) -> set[bytes]:
+    """The same as the bytes of codes; points of another space are left out."""
+    ended = [(c.tobytes(), t.outcome) for t in history if (c := coding.encode(t.point)) is not None]
+    running = [c.tobytes() for a in active if (c := coding.encode(a.point)) is not None]
+    return _taken(ended, running)
+
+
+def _taken(ended: Sequence[tuple[T, Outcome]], running: Sequence[T]) -> set[T]:
+    taken = set(running)
+    repeats: Counter[T] = Counter()
+    for key, outcome in ended:
+        if outcome is Outcome.INFRA:
+            repeats[key] += 1
         else:
             taken.add(key)
     return taken | {key for key, count in repeats.items() if count >= MAX_INFRA_REPEATS}
@@ -69,8 +85,8 @@ def read_evidence(
     """What `history` says; trials at points of another space are left out."""
     known = [(t, codes) for t in history if (codes := coding.encode(t.point)) is not None]
     known = [(t, c) for t, c in known if t.outcome is not Outcome.INFRA]
-    references = [t for t, c in known if bool(np.array_equal(c, coding.reference))]
-    cost = _cost(references)
+    reference = coding.reference.tobytes()
+    cost = _cost([t for t, c in known if c.tobytes() == reference])
     timed = [
         (t, c)
         for t, c in known
@@ -141,7 +157,8 @@ def _memory(coding: Coding, known: Sequence[tuple[Trial, Codes]]) -> tuple[Memor
             unseen.add(position)
         else:
             censored.append((codes, max(bound, float(limit)) if limit and bound > 0 else bound))
-    reference = [p for c, p in peaks if np.array_equal(c, coding.reference)]
+    own = coding.reference.tobytes()
+    reference = [p for c, p in peaks if c.tobytes() == own]
     return (
         MemoryTrials(
             codes=_stack(coding, [c for c, _ in peaks]),

@@ -12,6 +12,7 @@ Notation: h_s the hazard of suspect s, -log(1 - prior probability); phi the job'
 multiplies all hazards; P(s bad) = 1 - exp(-phi h_s), its odds exp(phi h_s) - 1.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -19,7 +20,7 @@ from itertools import combinations
 import numpy as np
 
 from infrarsi.contract import DimensionKind
-from searchers.diagnosis import Case, Explanation, likely_sets, prior_odds
+from searchers.diagnosis import Case, Explanation, likely_sets
 from searchers.features import Codes, Coding, Floats
 
 # Prior probabilities of being bad: chosen by judgement, code patches riskier than flags.
@@ -28,7 +29,8 @@ DIMENSION_SHARE = 0.7  # of a value's prior, where it lies with leaving the refe
 PAIR_PRIOR = 0.003
 FRAGILITY = {0.5: 0.5, 1.0: 0.3, 5.0: 0.2}  # and how often: chosen by judgement
 CLEARED = 0.005  # what is left of a suspicion after a trial ran with it
-MAX_SUSPECT_PAIRS = 400
+MAX_SUSPECT_PAIRS = 128
+NEGLIGIBLE = 1e-4  # a suspect less likely than this share of the likeliest explains no failure
 KEPT_WEIGHT = 0.995  # of all explanations: the rest is not looked at, for speed
 # How often a text that names a setting comes of something else, against of that setting.
 NAMED_WRONGLY = 0.05
@@ -106,20 +108,22 @@ class FailureModel:
         for trial in (t for t in trials if t.failed):
             inside = suspects.inside(trial.codes)
             hazards |= inside
-            explains = {s: suspects.explains(s, trial.named) for s in inside}
+            least = NEGLIGIBLE * max(inside.values(), default=0.0)
+            likely = (s for s, hazard in inside.items() if hazard >= least)
+            explains = {s: suspects.explains(s, trial.named) for s in likely}
             accident = trial.accident * (NAMED_BY_ACCIDENT if trial.named else 1.0)
             cases.append(Case(explains, accident))
-        odds = {f: {s: float(np.expm1(f * h)) for s, h in hazards.items()} for f in FRAGILITY}
         # The most fragile job keeps most sets of several faults, so its beam serves them all.
-        found = likely_sets(cases, odds[max(FRAGILITY)])
+        fragile = max(FRAGILITY)
+        found = likely_sets(cases, {s: float(np.expm1(fragile * h)) for s, h in hazards.items()})
         seen = suspects.cleared + sum(hazards.values())
+        quality = np.array([quality for _, quality in found])
         weights = np.array(
             [
-                [prior * np.exp(-f * seen) * prior_odds(one, odds[f]) * quality
-                 for f, prior in FRAGILITY.items()]
-                for one, quality in found
+                prior * np.exp(-f * seen) * _prior_odds(found, hazards, f) * quality
+                for f, prior in FRAGILITY.items()
             ]
-        )  # fmt: skip
+        ).T
         weights /= weights.sum()
         order = np.argsort(-weights.sum(axis=1), kind="stable")
         total = np.cumsum(weights[order].sum(axis=1))
@@ -127,6 +131,15 @@ class FailureModel:
         return FailurePosterior(
             suspects, [found[int(k)][0] for k in kept], weights[kept] / weights[kept].sum()
         )
+
+
+def _prior_odds(
+    found: Sequence[tuple[Explanation, float]], hazards: dict[int, float], fragility: float
+) -> Floats:
+    """The product of the odds of each explanation's suspects, in a job of this fragility."""
+    used = frozenset().union(*(one for one, _ in found))
+    odds = {s: math.expm1(fragility * hazards[s]) for s in used}
+    return np.array([math.prod(odds[s] for s in one) for one, _ in found])
 
 
 class _Suspects:
@@ -205,14 +218,13 @@ class _Suspects:
         self, codes: Codes, hot: Floats, used: Sequence[int]
     ) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
         """Which of the `used` suspects each point has in it, (n, U)."""
-        columns = np.empty((len(codes), len(used)), dtype=np.float32)
-        for column, suspect in enumerate(used):
-            if suspect < self._num_values:
-                columns[:, column] = hot[:, suspect]
-            elif suspect < self._first_pair:
-                i = suspect - self._num_values
-                columns[:, column] = codes[:, i] != self.coding.reference[i]
-            else:
-                left, right = divmod(suspect - self._first_pair, self._num_values)
-                columns[:, column] = hot[:, left] * hot[:, right]
-        return columns
+        held = np.hstack([hot, self.off(codes)]).astype(np.float32)
+        pairs = [self._parts_of(suspect) for suspect in used]
+        return held[:, [a for a, _ in pairs]] * held[:, [b for _, b in pairs]]
+
+    def _parts_of(self, suspect: int) -> tuple[int, int]:
+        """The columns, of values and then dimensions, that a point needs to have it."""
+        if suspect < self._first_pair:
+            return suspect, suspect
+        left, right = divmod(suspect - self._first_pair, self._num_values)
+        return left, right

@@ -16,7 +16,8 @@ SLOPE_SHARE = 0.8  # part of an ordered dimension's prior variance that its valu
 PAIR_SHARE = 1 / 3  # a pair's prior sd, as a part of the smaller of its two effects
 MIN_PAIR_SD = 0.02  # pairs that can hardly matter are left out
 MAX_PAIRS = 80
-MIN_KEPT = 1000
+MIN_KEPT = 32
+MAX_KNOWN = 100_000
 
 
 class Coding:
@@ -28,6 +29,8 @@ class Coding:
     def __init__(self, space: Space) -> None:
         self.space = space
         self.dimensions = space.dimensions
+        self._hot = Last()
+        self._known: dict[int, tuple[Mapping[str, Scalar], Codes | None]] = {}
         self._index = [{v: i for i, v in enumerate(d.values)} for d in self.dimensions]
         self.reference: Codes = np.array(
             [index[d.reference] for index, d in zip(self._index, self.dimensions, strict=True)],
@@ -39,16 +42,33 @@ class Coding:
             for code in range(len(d.values))
             if code != self.reference[i]
         ]
+        places = np.array(self.settings, dtype=np.int64).reshape(-1, 2)
+        self._of_setting, self._code_of_setting = places[:, 0], places[:, 1]
 
     def encode(self, point: Mapping[str, Scalar]) -> Codes | None:
-        """The codes of a point, shape (d,); None where it is not a point of this space."""
+        """The codes of a point, shape (d,); None where it is not a point of this space.
+
+        A point is not to be changed afterwards.
+        """
+        known = self._known.get(id(point))  # histories are encoded again for every proposal
+        if known is None or known[0] is not point:
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            known = self._known[id(point)] = (point, self._encode(point))
+        return known[1]
+
+    def _encode(self, point: Mapping[str, Scalar]) -> Codes | None:
         if len(point) != len(self.dimensions):
             return None
         codes = [
             index.get(point.get(d.name, ""), -1)
             for index, d in zip(self._index, self.dimensions, strict=True)
         ]
-        return None if -1 in codes else np.array(codes, dtype=np.int64)
+        if -1 in codes:
+            return None
+        row = np.array(codes, dtype=np.int64)
+        row.flags.writeable = False  # it is handed out again
+        return row
 
     def decode(self, codes: Iterable[int]) -> Point:
         """The point of one row of codes."""
@@ -56,11 +76,26 @@ class Coding:
 
     def one_hot(self, codes: Codes) -> Floats:
         """Which non-reference values each of the points has, shape (n, V)."""
-        if not self.settings:
-            return np.zeros((len(codes), 0))
-        dims = np.array([i for i, _ in self.settings])
-        values = np.array([v for _, v in self.settings])
-        return np.asarray(codes[:, dims] == values, dtype=np.float64)
+        return self._hot.of(codes, self._one_hot)
+
+    def _one_hot(self, codes: Codes) -> Floats:
+        return np.asarray(codes[:, self._of_setting] == self._code_of_setting, dtype=np.float64)
+
+
+class Last:
+    """The last large result of a function of codes, which several models ask for in turn."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Codes, Floats] | None = None
+
+    def of(self, codes: Codes, make: Callable[[Codes], Floats]) -> Floats:
+        """make(codes), made once for the same array."""
+        if self._kept is not None and self._kept[0] is codes:
+            return self._kept[1]
+        made = make(codes)
+        if len(codes) >= MIN_KEPT:
+            self._kept = (codes, made)
+        return made
 
 
 @dataclass(frozen=True)
@@ -93,8 +128,8 @@ class Terms:
         mean = [belief.mean(e) for e in effects]
         variance = [belief.sd(e) ** 2 for e in effects]
         impact = [abs(m) + v**0.5 for m, v in zip(mean, variance, strict=True)]
-        self._slopes: list[Floats] = []
-        self._kept: tuple[Codes, Floats] | None = None
+        slopes: list[Floats] = []
+        self._last = Last()
         bases: list[tuple[int, int, float]] = []  # (dimension, column, impact of a unit)
         slope_variance: list[float] = []
         for i, dimension in enumerate(coding.dimensions):
@@ -108,13 +143,16 @@ class Terms:
             for c in columns:
                 variance[c] -= shared * unit[c] ** 2
             bases.append(
-                (i, len(settings) + len(self._slopes), max(impact[c] / unit[c] for c in columns))
+                (i, len(settings) + len(slopes), max(impact[c] / unit[c] for c in columns))
             )
             slope_variance.append(shared)
             weights = np.zeros(len(settings))
             weights[columns] = [lengths[settings[c][1]] for c in columns]
-            self._slopes.append(weights)
+            slopes.append(weights)
+        self._slopes: Floats = np.array(slopes).reshape(len(slopes), len(settings)).T
         self.pairs, pair_variance = _pairs(bases)
+        places = np.array(self.pairs, dtype=np.int64).reshape(-1, 2)
+        self._left, self._right = places[:, 0], places[:, 1]
         num_shrunk = len(slope_variance) + len(pair_variance)
         self.prior_mean: Floats = np.array(mean + [0.0] * num_shrunk)
         self.prior_variance: Floats = np.array(variance + slope_variance + pair_variance)
@@ -122,24 +160,20 @@ class Terms:
     def features(self, codes: Codes) -> Floats:
         """The design matrix of the points, shape (n, P); zero in the row of the reference.
 
-        The last large one is kept: an enumerated space is asked for at every proposal.
+        The last large one is kept: several models ask for it, and an enumerated space is asked for
+        at every proposal.
         """
-        if self._kept is not None and self._kept[0] is codes:
-            return self._kept[1]
-        features = self._features(codes)
-        if len(codes) >= MIN_KEPT:
-            self._kept = (codes, features)
-        return features
+        return self._last.of(codes, self._features)
 
     def _features(self, codes: Codes) -> Floats:
         hot = self.coding.one_hot(codes)
-        if self._slopes:
-            hot = np.hstack([hot, hot @ np.array(self._slopes).T])
-        if not self.pairs:
-            return hot
-        left = np.array([a for a, _ in self.pairs])
-        right = np.array([b for _, b in self.pairs])
-        return np.hstack([hot, hot[:, left] * hot[:, right]])
+        values, slopes = hot.shape[1], self._slopes.shape[1]
+        features = np.empty((len(codes), len(self.prior_mean)))
+        features[:, :values] = hot
+        np.matmul(hot, self._slopes, out=features[:, values : values + slopes])
+        pairs = features[:, values + slopes :]
+        np.multiply(features[:, self._left], features[:, self._right], out=pairs)
+        return features
 
 
 def ordered_lengths(dimension: Dimension) -> dict[int, float] | None:

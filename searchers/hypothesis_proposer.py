@@ -12,13 +12,13 @@ from infrarsi.contract import (
     Proposal,
     Space,
     Trial,
-    point_key,
 )
 from searchers.beliefs import Beliefs, Models
-from searchers.evidence import taken_keys
+from searchers.evidence import taken_codes
 from searchers.features import Codes, Coding, Floats
 from searchers.normal import expected_improvement
 from searchers.proposals import Candidates, seeds
+from searchers.threads import one_thread
 
 NO_GAIN = "no_gain_expected"
 SPACE_EXHAUSTED = "space_exhausted"
@@ -54,8 +54,14 @@ class HypothesisProposer:
         self, history: Sequence[Trial], active: Sequence[ActiveTrial]
     ) -> Proposal | NotYet | Exhausted:
         """The next point to try; see the port."""
+        with one_thread():
+            return self._propose(history, active)
+
+    def _propose(
+        self, history: Sequence[Trial], active: Sequence[ActiveTrial]
+    ) -> Proposal | NotYet | Exhausted:
         beliefs = self._models.learn(history, active)
-        taken = {*taken_keys(history, active), point_key(self._coding.space.reference)}
+        taken = taken_codes(self._coding, history, active)
         incumbent = beliefs.incumbent()
         spent = sum(t.number > 0 and t.outcome.counts_as_screen for t in history) + len(active)
         # The last screen competes with nothing for time, so only its gain counts.

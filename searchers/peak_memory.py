@@ -12,12 +12,13 @@ Mills ratio phi(z) / (1 - Phi(z)).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from infrarsi.contract import Space
 from searchers.features import MEMORY, Codes, Coding, Floats, Terms
+from searchers.information import Information
 from searchers.normal import log_survival, mills, normal_cdf
 
 RESIDUAL_SD = 0.05  # of log activations: what effects and pairs miss; chosen by judgement
@@ -61,7 +62,7 @@ class PeakMemoryPosterior:
         """Probability that each point stays within the limit, (n,); 1 where no limit is known."""
         if self.limit_bytes is None:
             return np.ones(len(codes))
-        features = self._features(codes)
+        features = self._terms.features(codes)
         total = np.zeros(len(codes))
         for part in self._parts:
             mean, sd = part.log_activations(features)
@@ -70,7 +71,7 @@ class PeakMemoryPosterior:
 
     def predict(self, codes: Codes) -> tuple[Floats, Floats]:
         """Mean and standard deviation of each point's peak in bytes, (n,) each."""
-        features = self._features(codes)
+        features = self._terms.features(codes)
         first, second = np.zeros(len(codes)), np.zeros(len(codes))
         for part in self._parts:
             mean, sd = part.log_activations(features)
@@ -86,7 +87,7 @@ class PeakMemoryPosterior:
         total = np.zeros(len(codes))
         if self.limit_bytes is None:
             return total
-        features = self._features(codes)
+        features = self._terms.features(codes)
         for part in self._parts:
             mean, sd = part.log_activations(features)
             log_room = part.log_room(self.limit_bytes)
@@ -97,9 +98,6 @@ class PeakMemoryPosterior:
             total += part.weight * (activations * above - room * normal_cdf((mean - log_room) / sd))
         return np.maximum(total, 0.0)
 
-    def _features(self, codes: Codes) -> Floats:
-        return _with_base(self._terms.features(codes))
-
 
 @dataclass(frozen=True)
 class _Part:
@@ -108,14 +106,15 @@ class _Part:
     static: float
     scale: float  # the reference's activations in bytes, as far as known
     mean: Floats
-    root: Floats
+    information: Information
     log_evidence: float
     weight: float = 1.0
 
     def log_activations(self, features: Floats) -> tuple[Floats, Floats]:
-        spread = features @ self.root
-        variance = np.einsum("ij,ij->i", spread, spread)
-        return features @ self.mean, np.sqrt(variance + RESIDUAL_SD**2)
+        """Mean and deviation, of features without the column of the base level."""
+        variance = self.information.variance(features, rest=1.0)
+        mean = features @ self.mean[:-1] + self.mean[-1]
+        return mean, np.sqrt(variance + RESIDUAL_SD**2)
 
     def log_room(self, limit: float) -> float:
         return float(np.log(max(limit - self.static, SMALLEST_SHARE * self.scale) / self.scale))
@@ -143,11 +142,7 @@ class PeakMemoryModel:
         weights /= weights.sum()
         return PeakMemoryPosterior(
             self.terms,
-            [
-                _Part(p.static, p.scale, p.mean, p.root, p.log_evidence, float(w))
-                for p, w in zip(parts, weights, strict=True)
-                if w > 1e-4
-            ],
+            [replace(p, weight=float(w)) for p, w in zip(parts, weights, strict=True) if w > 1e-4],
             limit,
         )
 
@@ -193,9 +188,7 @@ class PeakMemoryModel:
             _with_base(self.terms.features(trials.censored_codes)),
             logs(bounds),
         )
-        mean, covariance, evidence = data.posterior(prior_mean, prior_variance)
-        root = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
-        return _Part(static, scale, mean, root, evidence)
+        return _Part(static, scale, *data.posterior(prior_mean, prior_variance))
 
 
 def _with_base(features: Floats) -> Floats:
@@ -209,10 +202,12 @@ class _Tobit:
     censored: Floats
     bounds: Floats
 
-    def posterior(self, prior_mean: Floats, prior_variance: Floats) -> tuple[Floats, Floats, float]:
-        """Mode, covariance there, and the log evidence by Laplace's approximation."""
-        precision = 1.0 / prior_variance
-        fixed = self.features.T @ self.features / RESIDUAL_SD**2 + np.diag(precision)
+    def posterior(
+        self, prior_mean: Floats, prior_variance: Floats
+    ) -> tuple[Floats, Information, float]:
+        """Mode, information there, and the log evidence by Laplace's approximation."""
+        rows = np.vstack([self.features, self.censored])
+        precision = np.full(len(rows), 1.0 / RESIDUAL_SD**2)
         mode = prior_mean.copy()
         for _ in range(MAX_NEWTON):
             z = (self.bounds - self.censored @ mode) / RESIDUAL_SD
@@ -220,32 +215,26 @@ class _Tobit:
             gradient = (
                 self.features.T @ (self.targets - self.features @ mode) / RESIDUAL_SD**2
                 + self.censored.T @ lam / RESIDUAL_SD
-                - precision * (mode - prior_mean)
+                - (mode - prior_mean) / prior_variance
             )
             curvature = np.clip(lam * (lam - z), 1e-9, 1.0) / RESIDUAL_SD**2
-            information = fixed + (self.censored * curvature[:, None]).T @ self.censored
-            step = np.linalg.solve(information, gradient)
+            precision[len(self.features) :] = curvature
+            information = Information(rows, precision, prior_variance)
+            step = information.solve(gradient)
             mode = mode + step
             if float(np.abs(step).max(initial=0.0)) < 1e-6:
                 break
-        covariance = np.linalg.inv(information)
-        return (
-            mode,
-            (covariance + covariance.T) / 2,
-            self._evidence(mode, information, prior_mean, prior_variance),
-        )
+        return mode, information, self._evidence(mode, information, prior_mean, prior_variance)
 
     def _evidence(
-        self, mode: Floats, information: Floats, prior_mean: Floats, prior_variance: Floats
+        self, mode: Floats, information: Information, prior_mean: Floats, prior_variance: Floats
     ) -> float:
         residual = (self.targets - self.features @ mode) / RESIDUAL_SD
         moved = (mode - prior_mean) / np.sqrt(prior_variance)
         z = (self.bounds - self.censored @ mode) / RESIDUAL_SD
-        _, log_det = np.linalg.slogdet(information)
         return float(
             -0.5 * (residual**2).sum()
             + log_survival(z).sum()
             - 0.5 * (moved**2).sum()
-            - 0.5 * np.log(prior_variance).sum()
-            - 0.5 * log_det
+            - 0.5 * information.log_det()
         )

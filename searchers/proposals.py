@@ -5,14 +5,14 @@ from itertools import product
 
 import numpy as np
 
-from infrarsi.contract import Space, point_key
-from searchers.evidence import Key
+from infrarsi.contract import Space
 from searchers.features import Codes, Coding, Floats
 
 MAX_ENUMERATED = 20_000
 NUM_RANDOM = 256
-NUM_CLIMBERS = 6
+NUM_CLIMBERS, NUM_LEADERS = 6, 3  # points that the ascent starts from, and that it goes on from
 MAX_ROUNDS = 30
+JOINED = (2, 3, 5, 8, 13)  # how many good single changes are also tried together
 
 Score = Callable[[Codes], Floats]
 
@@ -33,7 +33,7 @@ class Candidates:
             self._all = self._enumerate()
 
     def best(
-        self, score: Score, starts: Sequence[Codes], taken: Collection[Key]
+        self, score: Score, starts: Sequence[Codes], taken: Collection[bytes]
     ) -> tuple[Codes, float] | None:
         """The untaken valid point of the highest score, with it; None where there is none.
 
@@ -45,13 +45,12 @@ class Candidates:
         return self._climb(score, starts, taken)
 
     def _first(
-        self, codes: Codes, scores: Floats, taken: Collection[Key]
+        self, codes: Codes, scores: Floats, taken: Collection[bytes]
     ) -> tuple[Codes, float] | None:
         for i in np.argsort(-scores, kind="stable"):
-            point = self._coding.decode(codes[i])
-            if point_key(point) in taken or np.array_equal(codes[i], self._coding.reference):
+            if codes[i].tobytes() in taken or np.array_equal(codes[i], self._coding.reference):
                 continue
-            if self._all is not None or self._space.is_valid(point):
+            if self._all is not None or self._space.is_valid(self._coding.decode(codes[i])):
                 return codes[i], float(scores[i])
         return None
 
@@ -65,34 +64,41 @@ class Candidates:
         return table[np.any(table != self._coding.reference, axis=1)]
 
     def _climb(
-        self, score: Score, starts: Sequence[Codes], taken: Collection[Key]
+        self, score: Score, starts: Sequence[Codes], taken: Collection[bytes]
     ) -> tuple[Codes, float] | None:
-        """Steepest ascent by single changes from every start at once."""
+        """Ascent from several starts at once, by single changes and by good ones together."""
         pool = np.vstack([np.array(starts), self._random(len(taken))])
         pool = np.unique(pool, axis=0)
-        here = pool[np.argsort(-score(pool), kind="stable")[:NUM_CLIMBERS]]
-        best = self._first(here, score(here), taken)
+        scores = score(pool)
+        best = self._first(pool, scores, taken)
+        order = np.argsort(-scores, kind="stable")[:NUM_CLIMBERS]
+        here, height = pool[order], scores[order]
         seen: set[bytes] = set()
         for _ in range(MAX_ROUNDS):
-            fresh = [row for row in here if row.tobytes() not in seen]
+            fresh = [k for k, row in enumerate(here) if row.tobytes() not in seen]
             if not fresh:
                 break
-            seen.update(row.tobytes() for row in fresh)
-            reached = []
-            around = [self._neighbours(row) for row in fresh]
-            scores = np.split(
-                score(np.vstack([*around, *(r[None, :] for r in fresh)])),
-                np.cumsum([len(a) for a in around]),
-            )
-            for near, near_scores, own in zip(around, scores, scores[-1], strict=False):
-                found = self._first(near, near_scores, taken)
+            seen.update(here[k].tobytes() for k in fresh)
+            near = [self._neighbours(here[k]) for k in fresh]
+            near_scores = score(np.vstack(near)).reshape(len(fresh), -1)
+            far = [
+                _joined(here[k], rows, own)
+                for k, rows, own in zip(fresh, near, near_scores - height[fresh, None], strict=True)
+            ]
+            far_scores = np.split(score(np.vstack(far)), np.cumsum([len(rows) for rows in far]))
+            reached: list[tuple[Codes, float]] = []
+            for i, k in enumerate(fresh):
+                rows = np.vstack([near[i], far[i]])
+                found = self._first(rows, np.concatenate([near_scores[i], far_scores[i]]), taken)
                 if found is None:
                     continue
                 if best is None or found[1] > best[1]:
                     best = found
-                if found[1] > own:
-                    reached.append(found[0])
-            here = np.array(reached, dtype=np.int64).reshape(-1, here.shape[1])
+                if found[1] > height[k]:
+                    reached.append(found)
+            reached = sorted(reached, key=lambda one: -one[1])[:NUM_LEADERS]
+            here = np.array([row for row, _ in reached]).reshape(-1, here.shape[1])
+            height = np.array([value for _, value in reached])
         return best
 
     def _neighbours(self, row: Codes) -> Codes:
@@ -106,6 +112,22 @@ class Candidates:
         mixed = np.stack(columns, axis=1)
         keep = rng.random(mixed.shape) < 0.5
         return np.where(keep, self._coding.reference[None, :], mixed)
+
+
+def _joined(row: Codes, near: Codes, gains: Floats) -> Codes:
+    """The row with several of the single changes that gain by themselves, best ones first."""
+    by_dimension: dict[int, Codes] = {}
+    for i in np.argsort(-gains, kind="stable"):
+        if gains[i] <= 0.0:
+            break
+        changed = int(np.flatnonzero(near[i] != row)[0])
+        by_dimension.setdefault(changed, near[i])
+    rows, current = [], row.copy()
+    for count, (dimension, changed_row) in enumerate(by_dimension.items(), start=1):
+        current[dimension] = changed_row[dimension]
+        if count in JOINED or count == len(by_dimension):
+            rows.append(current.copy())
+    return np.array(rows, dtype=np.int64).reshape(-1, len(row))
 
 
 def seeds(coding: Coding, fits: Callable[[Codes], Floats]) -> Iterator[Codes]:

@@ -8,14 +8,17 @@ a Student t with `TAIL` degrees of freedom (expectation step of its scale mixtur
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from searchers.features import TIME, Codes, Coding, Floats, Terms
+from searchers.information import Information, weighted_gram
 
 TAIL = 4.0
 MAX_PASSES = 3
+FEW, SHARED_PASSES = 64, 1  # trials up to which each scale has its own passes; passes beyond them
 LACK_OF_FIT_SD = 0.01  # what interactions of three and more settings leave; chosen by judgement
 PRIOR_SCALES = (1.0, 2.0, 4.0, 8.0)
 SCALE_PENALTY = 1.5  # log prior odds against each doubling of the prior deviations
@@ -35,18 +38,15 @@ class TimedTrials:
 class StepTimePosterior:
     """Belief on log step time over the reference, after some trials.
 
-    `prior_scale` is what the prior deviations were multiplied by: above 1 the trials came out
-    otherwise than the priors said.
+    `mean` (T,) belongs to the T terms; `prior_scale` is what the prior deviations were multiplied
+    by: above 1 the trials came out otherwise than the priors said.
     """
 
-    def __init__(
-        self, terms: Terms, mean: Floats, covariance: Floats, prior_scale: float = 1.0
-    ) -> None:
+    def __init__(self, terms: Terms, fit: "_Fit") -> None:
         self._terms = terms
-        self.prior_scale = prior_scale
-        self.mean = mean
-        self.covariance = covariance
-        self._root: Floats = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+        self._fit = fit
+        self.prior_scale = fit.scale
+        self.mean: Floats = fit.mean[: len(terms.prior_mean)]
 
     def predict(self, codes: Codes) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the true log step time over the reference, (n,) each."""
@@ -62,19 +62,96 @@ class StepTimePosterior:
         well as that setting is. Lack of fit is left out.
         """
         features, start = self._terms.features(codes), self._terms.features(base[None, :])
-        spread = features @ self._root - start @ self._root
-        variance = np.einsum("ij,ij->i", spread, spread)
+        variance = self._fit.information.variance(features - start)
         return features @ self.mean - start @ self.mean, np.sqrt(variance)
 
     def expected(self, codes: Codes) -> Floats:
         """Mean log step time over the reference alone, (n,): much cheaper than `predict`."""
         return self._terms.features(codes) @ self.mean
 
+    def imagining(self, codes: Codes, noise_variance: Floats) -> "StepTimePosterior":
+        """The belief after trials at these points that end as expected: as sure as it would be."""
+        features = self._terms.features(codes)
+        base = np.zeros((len(features), len(self._fit.mean) - features.shape[1]))
+        base[:, 0] = 1.0  # and no known node
+        rows = np.hstack([features, base])
+        data = self._fit.data
+        data = _Data(
+            np.vstack([data.features, rows]),
+            np.concatenate([data.targets, rows @ self._fit.mean]),
+            np.concatenate([data.noise, noise_variance]),
+        )
+        weights = np.concatenate([self._fit.weights, np.ones(len(rows))])
+        return StepTimePosterior(
+            self._terms, replace(self._fit, data=data, weights=weights, gram=None)
+        )
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Rows of a linear model: features (n, P), targets (n,), noise variances (n,)."""
+
+    features: Floats
+    targets: Floats
+    noise: Floats
+
+
+@dataclass(frozen=True)
+class _Prior:
+    """Independent normal priors of P coefficients."""
+
+    mean: Floats
+    variance: Floats
+
 
 @dataclass(frozen=True)
 class _Fit:
-    score: float
-    posterior: StepTimePosterior
+    """The posterior under fixed weights and one scale of the priors."""
+
+    data: _Data
+    prior: _Prior
+    weights: Floats
+    scale: float
+    gram: Floats | None = None  # that of these weights, where several priors share it
+    judged: Floats | None = None  # weights that the score is taken under, if not these
+
+    @cached_property
+    def information(self) -> Information:
+        return Information(self.data.features, self._precision, self.prior.variance, self.gram)
+
+    @cached_property
+    def mean(self) -> Floats:
+        """The coefficients' posterior mean, (P,) (Bishop, equation 3.50)."""
+        features = self.data.features
+        missed = self.data.targets - features @ self.prior.mean
+        return self.prior.mean + self.information.solve(features.T @ (self._precision * missed))
+
+    @cached_property
+    def score(self) -> float:
+        """log p(targets, weights, scale) up to a constant (Bishop, equation 3.86)."""
+        weights = self.weights if self.judged is None else self.judged
+        precision = weights / self.data.noise
+        residual = self.data.targets - self.data.features @ self.mean
+        evidence = (
+            0.5 * np.log(precision).sum()
+            - 0.5 * (precision * residual**2).sum()
+            - 0.5 * ((self.mean - self.prior.mean) ** 2 / self.prior.variance).sum()
+            - 0.5 * self.information.log_det()
+        )
+        # The t likelihood as a normal one: each weight costs its own gamma prior (mean 1).
+        evidence += TAIL / 2 * (np.log(weights) - weights + 1.0).sum()
+        return float(evidence - SCALE_PENALTY * np.log2(self.scale))
+
+    def reweighted(self) -> "_Fit":
+        """The same with the weights that its residuals ask for."""
+        data = self.data
+        spread = (data.targets - data.features @ self.mean) ** 2
+        spread = spread + self.information.variance(data.features)
+        return replace(self, weights=(TAIL + 1.0) / (TAIL + spread / data.noise), gram=None)
+
+    @property
+    def _precision(self) -> Floats:
+        return np.asarray(self.weights / self.data.noise, dtype=np.float64)
 
 
 class StepTimeModel:
@@ -86,51 +163,42 @@ class StepTimeModel:
         self._coding = coding
 
     def fit(self, trials: TimedTrials) -> StepTimePosterior:
-        """The posterior after these trials; costs O(n P^2 + P^3).
+        """The posterior after these trials; costs O(n min(n, P) P).
 
         The prior deviations are those of the space times the one of `PRIOR_SCALES` that explains
-        the trials best, so that priors which were too sure of themselves do not end a search.
+        the trials best, so that priors which were too sure of themselves do not end a search. Of
+        few trials each scale finds its own weights; many share those of the best scale so far.
         """
-        return max((self._fit(trials, s) for s in PRIOR_SCALES), key=lambda f: f.score).posterior
-
-    def _fit(self, trials: TimedTrials, scale: float) -> "_Fit":
-        num_terms = len(self.terms.prior_mean)
         extra = self._nuisance(trials)
-        features = np.hstack([self.terms.features(trials.codes), extra])
-        prior_mean = np.concatenate([self.terms.prior_mean, np.zeros(extra.shape[1])])
-        node_variance = [NODE_SD**2] * (extra.shape[1] - 1)
-        prior_variance = np.concatenate(
-            [self.terms.prior_variance * scale**2, [BASE_SD**2], np.array(node_variance)]
-        )
-        moved = np.any(trials.codes != self._coding.reference, axis=1)
-        noise = self.noise_log_sd**2 + np.where(moved, LACK_OF_FIT_SD**2, 0.0)
-        weights = np.ones(len(noise))
-        for _ in range(MAX_PASSES + 1):
-            mean, covariance = normal_posterior(
-                features, trials.log_ratio, weights / noise, prior_mean, prior_variance
-            )
-            residual = trials.log_ratio - features @ mean
-            spread = residual**2 + np.einsum("ij,jk,ik->i", features, covariance, features)
-            updated = (TAIL + 1.0) / (TAIL + spread / noise)
-            if np.allclose(updated, weights, atol=0.02):
-                break
-            weights = updated
-        evidence = _log_evidence(
-            features,
+        data = _Data(
+            np.hstack([self.terms.features(trials.codes), extra]),
             trials.log_ratio,
-            weights / noise,
-            mean,
-            covariance,
-            prior_mean,
-            prior_variance,
+            self.noise_variance(trials.codes),
         )
-        # The t likelihood as a normal one: each weight costs its own gamma prior (mean 1).
-        evidence += float((TAIL / 2 * (np.log(weights) - weights + 1.0)).sum())
-        return _Fit(
-            evidence - SCALE_PENALTY * float(np.log2(scale)),
-            StepTimePosterior(
-                self.terms, mean[:num_terms], covariance[:num_terms, :num_terms], scale
-            ),
+        fits = [
+            _Fit(data, self._prior(scale, extra.shape[1]), np.ones(len(data.targets)), scale)
+            for scale in PRIOR_SCALES
+        ]
+        if len(data.targets) <= FEW:
+            return StepTimePosterior(self.terms, max(map(_settled, fits), key=_score))
+        weights = np.ones(len(data.targets))
+        for left in reversed(range(SHARED_PASSES + 1)):
+            gram = weighted_gram(data.features, weights / data.noise)
+            best = max((replace(fit, weights=weights, gram=gram) for fit in fits), key=_score)
+            weights = best.reweighted().weights if left else weights
+        return StepTimePosterior(self.terms, best)
+
+    def noise_variance(self, codes: Codes) -> Floats:
+        """How far single trials at these points are from the model: noise and lack of fit."""
+        moved = np.any(codes != self._coding.reference, axis=1)
+        return np.asarray(self.noise_log_sd**2 + np.where(moved, LACK_OF_FIT_SD**2, 0.0))
+
+    def _prior(self, scale: float, num_extra: int) -> _Prior:
+        """The terms', then those of the base level and of the nodes."""
+        nuisance = [BASE_SD**2, *[NODE_SD**2] * (num_extra - 1)]
+        return _Prior(
+            np.concatenate([self.terms.prior_mean, np.zeros(num_extra)]),
+            np.concatenate([self.terms.prior_variance * scale**2, nuisance]),
         )
 
     def _nuisance(self, trials: TimedTrials) -> Floats:
@@ -138,45 +206,25 @@ class StepTimeModel:
         columns = [np.ones(len(trials.codes))]
         groups = sorted(set(trials.nodes))
         if len(groups) > 1:
-            columns += [np.array([float(g == n) for n in trials.nodes]) for g in groups]
+            place = {group: i for i, group in enumerate(groups)}
+            of_trial = np.array([place[nodes] for nodes in trials.nodes])
+            columns += list((of_trial == np.arange(len(groups))[:, None]).astype(np.float64))
         return np.array(columns).T
 
 
-def normal_posterior(
-    features: Floats,
-    targets: Floats,
-    precision: Floats,
-    prior_mean: Floats,
-    prior_variance: Floats,
-) -> tuple[Floats, Floats]:
-    """Mean (P,) and covariance (P, P) of a linear model's coefficients.
+def _score(fit: _Fit) -> float:
+    return fit.score
 
-    `features` (n, P), `targets` and `precision` (n,), the priors (P,). Bishop, Pattern Recognition
-    and Machine Learning, equations 3.50 and 3.51, with one precision a row.
+
+def _settled(fit: _Fit) -> _Fit:
+    """The fit after at most `MAX_PASSES` passes over its weights, scored under the next ones.
+
+    The last weights belong to the score: fits that have not settled, those of too narrow priors,
+    would be scored too low else, and the priors be given up too soon.
     """
-    weighted = features * precision[:, None]
-    information = weighted.T @ features + np.diag(1.0 / prior_variance)
-    covariance = np.linalg.inv(information)
-    covariance = (covariance + covariance.T) / 2
-    return covariance @ (weighted.T @ targets + prior_mean / prior_variance), covariance
-
-
-def _log_evidence(
-    features: Floats,
-    targets: Floats,
-    precision: Floats,
-    mean: Floats,
-    covariance: Floats,
-    prior_mean: Floats,
-    prior_variance: Floats,
-) -> float:
-    """log p(targets) of the linear model up to a constant (Bishop, equation 3.86)."""
-    residual = targets - features @ mean
-    _, log_det = np.linalg.slogdet(covariance)
-    return float(
-        0.5 * np.log(precision).sum()
-        - 0.5 * (precision * residual**2).sum()
-        - 0.5 * ((mean - prior_mean) ** 2 / prior_variance).sum()
-        + 0.5 * log_det
-        - 0.5 * np.log(prior_variance).sum()
-    )
+    for _ in range(MAX_PASSES):
+        updated = fit.reweighted().weights
+        if np.allclose(updated, fit.weights, atol=0.02):
+            return fit
+        fit = replace(fit, weights=updated)
+    return replace(fit, judged=fit.reweighted().weights)

@@ -155,7 +155,7 @@ def test_the_shortfall_is_the_mean_of_what_lies_above_the_limit() -> None:
     assert posterior is not None
     codes = np.array([[2, 1, 0, 0]])
     (part,) = posterior._parts
-    features = posterior._features(codes)
+    features = posterior._terms.features(codes)
     mean, sd = part.log_activations(features)
     draws = np.random.default_rng(0).normal(mean[0], sd[0], 200_000)
     above = np.maximum(STATIC + part.scale * np.exp(draws) - LIMIT, 0.0)

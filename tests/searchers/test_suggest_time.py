@@ -1,0 +1,57 @@
+"""What a proposal costs grows no faster than the history."""
+
+import importlib.util
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from infrarsi.contract import ActiveTrial
+from searchers import HypothesisProposer
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "suggest_time.py"
+
+
+@pytest.fixture(scope="module")
+def suggest_time() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("suggest_time", BENCHMARK)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["suggest_time"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def cpu_s(benchmark: ModuleType, trials: int) -> float:
+    """CPU seconds of one proposal among 40 knobs with 16 trials running, the first left out."""
+    job = benchmark.MadeUp(40, np.random.default_rng(0))
+    history = [job.trial(0, job.space.reference)]
+    history += [job.trial(i, job.point()) for i in range(1, trials)]
+    active = [ActiveTrial(trials + i, job.point()) for i in range(16)]
+    proposer = HypothesisProposer(job.space, 0, noise_log_sd=0.01, max_trials=10 * trials)
+    took = []
+    for number in range(3):
+        began = time.thread_time()
+        proposer.propose(history, active)
+        took.append(time.thread_time() - began)
+        history.append(job.trial(trials + number, job.point()))
+    return min(took[1:])
+
+
+def test_a_long_history_costs_in_proportion(suggest_time: ModuleType) -> None:
+    thousand, four_thousand = cpu_s(suggest_time, 1000), cpu_s(suggest_time, 4000)
+    assert thousand < 0.3  # 0.05 s on a quiet core, three times that beside other work
+    assert four_thousand < 4.5 * thousand
+
+
+def test_figures_are_printed_as_json(
+    suggest_time: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suggest_time.main(["--trials", "5", "20", "--knobs", "6", "--proposals", "3", "--json"])
+    out = capsys.readouterr().out
+    assert '"trials": 20' in out
+    assert '"p99_ms"' in out
