@@ -97,10 +97,11 @@ def _of_the_whole(batch: Batch, sources: Sources, data_parallel: int | None) -> 
 
 def _is_divided(setting: Setting, sources: Sources) -> bool:
     """Whether the program divides the value; a number of workers or a rate is no such quotient."""
-    for file in sources.holding(setting.dest):
-        for node in file.nodes:
-            if not isinstance(node, ast.AugAssign | ast.BinOp):
-                continue
+    for file in sources.files:
+        if not file.has_near(setting.dest, ("/",)):
+            continue
+        nodes: list[ast.AugAssign | ast.BinOp] = [*file.of(ast.AugAssign), *file.of(ast.BinOp)]
+        for node in nodes:
             divided = node.target if isinstance(node, ast.AugAssign) else node.left
             if isinstance(node.op, ast.Div | ast.FloorDiv) and _is_it(divided, setting):
                 return True

@@ -147,11 +147,12 @@ def _is_in_tokens(setting: Setting, sources: Sources) -> bool:
     """Whether a whole batch is counted in tokens: by its help, or by what it is divided by."""
     if setting.definition is not None and "token" in setting.definition.help.lower():
         return True
-    for file in sources.holding(setting.dest):
-        for node in file.nodes:
+    for file in sources.files:
+        if not file.has_near(setting.dest, ("/", "%")):
+            continue
+        for node in file.of(ast.BinOp):
             if (
-                isinstance(node, ast.BinOp)
-                and isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod)
+                isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod)
                 and mentions(node.left, setting.dest)
                 and any("tok" in dotted(inner).lower() for inner in ast.walk(node.right))
             ):
