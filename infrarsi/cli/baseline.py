@@ -21,7 +21,7 @@ _GIB = 2**30
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Tolerances(_Model):
@@ -47,7 +47,7 @@ class Baseline(_Model):
     tokens_per_s: float | None = Field(None, gt=0)
     samples_per_s: float | None = Field(None, gt=0)
     memory_peak_gib: float | None = Field(None, gt=0)
-    tolerances: Tolerances = Tolerances()
+    tolerances: Tolerances = Field(default_factory=Tolerances)
 
     @model_validator(mode="after")
     def _check(self) -> "Baseline":

@@ -41,7 +41,7 @@ BACKENDS = (
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Launch(_Model):
@@ -206,7 +206,7 @@ class Search(_Model):
     seed: int = 0
     patches: Literal["all", "none"] | list[str] = "all"
     searcher: Literal["hypothesis", "optuna", "hyperopt", "random", "ofat"] = "hypothesis"
-    budget: Budget = Budget()
+    budget: Budget = Field(default_factory=Budget)
 
 
 class Debate(_Model):
@@ -239,22 +239,22 @@ class Project(_Model):
     name: str = Field(min_length=1)
     stack: Literal["megatron", "torchtitan", "deepspeed", "hf-trainer", "native-ddp"] = "native-ddp"
     launch: Launch
-    workload: Workload = Workload()
+    workload: Workload = Field(default_factory=Workload)
     knobs: list[Knob] = []
     constraints: list[str] = []
     sinks: dict[str, str] = {}
     allow: list[str] = []
     editable: list[str] = []
     frozen: dict[str, str] = {}
-    invariants: Invariants = Invariants()
-    llm: Llm = Llm()
-    search: Search = Search()
+    invariants: Invariants = Field(default_factory=Invariants)
+    llm: Llm = Field(default_factory=Llm)
+    search: Search = Field(default_factory=Search)
     experience: str = "auto"
-    requirements: Requirements = Requirements()
-    debate: Debate = Debate()
-    verify: Verify = Verify()
-    cluster: Cluster = Cluster()
-    policy: Policy = Policy()
+    requirements: Requirements = Field(default_factory=Requirements)
+    debate: Debate = Field(default_factory=Debate)
+    verify: Verify = Field(default_factory=Verify)
+    cluster: Cluster = Field(default_factory=Cluster)
+    policy: Policy = Field(default_factory=Policy)
 
     @property
     def bitwise(self) -> bool:

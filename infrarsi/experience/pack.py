@@ -12,7 +12,7 @@ SCHEMA = "infrarsi-pack-v1"
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class MeasuredOn(_Model):
