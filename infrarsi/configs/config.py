@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -52,10 +52,14 @@ _FORMATS: dict[str, Callable[[str, str], ConfigText]] = {
 
 @dataclass(frozen=True)
 class Config:
-    """A file's text and its name for messages; `path` decides the format."""
+    """A file's text and its name for messages; `path` decides the format.
+
+    `unknown` are words of the text that stand for what cannot be known, each with the reason.
+    """
 
     path: str
     text: str
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def _format(self) -> ConfigText:
@@ -64,7 +68,14 @@ class Config:
     @property
     def entries(self) -> tuple[Entry, ...]:
         """Every value, in the order of the file; the last one of a name counts."""
-        return self._format.entries
+        entries = self._format.entries
+        return tuple(map(self._doubted, entries)) if self.unknown else entries
+
+    def _doubted(self, entry: Entry) -> Entry:
+        """An entry without a value where its text holds an unknown word."""
+        shown = (entry.raw, *entry.key, str(entry.value))
+        why = next((w for word, w in self.unknown.items() if any(word in t for t in shown)), "")
+        return replace(entry, value=None, why=f"it depends on `{why}`") if why else entry
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -83,7 +94,7 @@ class Config:
         now = self.entry(key)
         if now is not None and not now.why and _same(now.value, value):
             return self
-        changed = Config(self.path, self._format.with_value(key, value))
+        changed = Config(self.path, self._format.with_value(key, value), self.unknown)
         after = changed.entry(key)
         if after is None or after.why or not _same(after.value, value):
             raise self._unsafe(key, "the new value would not be read back")
@@ -94,7 +105,7 @@ class Config:
         """The file without one key; unchanged where it is not there."""
         if self.entry(key) is None:
             return self
-        changed = Config(self.path, self._format.without(key))
+        changed = Config(self.path, self._format.without(key), self.unknown)
         after = changed.entry(key)
         if after is not None:
             raise self._unsafe(key, f"it would still have a value, from line {after.line}")
@@ -123,14 +134,14 @@ def can_read(path: str) -> bool:
     return posixpath.splitext(path)[1].lower() in _FORMATS
 
 
-def read(text: str, path: str) -> Config:
+def read(text: str, path: str, unknown: Mapping[str, str] | None = None) -> Config:
     """A file of YAML, TOML, JSON or Python; raises UserError with the line if it does not parse."""
     if not can_read(path):
         known = ", ".join(sorted(_FORMATS))
         raise UserError(
             f"`{path}` is in no format that is read; the formats are {known}", where=path
         )
-    config = Config(path, text)
+    config = Config(path, text, unknown or {})
     assert config.entries is not None  # parses it
     return config
 

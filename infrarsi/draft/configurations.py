@@ -3,15 +3,16 @@
 import ast
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from infrarsi.configs import Config, Entry, can_read
+from infrarsi.configs import Config, Entry, Key, can_read, join_key
 from infrarsi.configs.constants import constant
 from infrarsi.contract import Place, PlaceKind, Scalar
 from infrarsi.draft.argument_systems import Definition, Job
 from infrarsi.draft.argument_systems.annotations import kind_of
+from infrarsi.draft.documents import Written
 from infrarsi.draft.settings import Setting
 from infrarsi.draft.sources import Sources
 from infrarsi.errors import UserError
@@ -42,6 +43,17 @@ class ReadFile:
     named: str
     meeting: Meeting
     fixed: str = ""  # why a copy of it would not be read
+    kept: Mapping[Key, str] = field(default_factory=dict)  # why a value cannot be changed
+    written: Written | None = None
+
+    def place(self, line: int) -> str:
+        """Where a line of it stands: in the script, if a heredoc writes the file."""
+        return f"{self.config.path}:{line}" if self.written is None else self.written.place(line)
+
+    def unknowns(self) -> Iterator[str]:
+        """Values that come from elsewhere in the script and are therefore not searched."""
+        for key, why in self.kept.items():
+            yield f"`{join_key(key)}` of {self.config.path} is not searched: {why}"
 
 
 @dataclass(frozen=True)
@@ -82,8 +94,11 @@ def find(
                 how = "overrides"
             elif posixpath.splitext(place)[1] == ".py":
                 how = "apart"
-            files[place] = ReadFile(config, told, how, _fixed(place, job))
-            unknowns += config.notes
+            written = job.documents.get(place)
+            kept = {} if written is None or written.fixed else written.unchangeable(config)
+            file = ReadFile(config, told, how, _fixed(place, job), kept, written)
+            files[place] = file
+            unknowns += [*config.notes, *file.unknowns()]
     return Configurations(tuple(files.values()), tuple(unknowns))
 
 
@@ -153,6 +168,8 @@ def _alone(sources: Sources, job: Job) -> tuple[str, ...]:
 
 def _fixed(place: str, job: Job) -> str:
     """Why a run would read another file than its own copy."""
+    if place in job.documents:
+        return job.documents[place].fixed
     if any(posixpath.normpath(posixpath.join(job.cwd, path)) == place for path in job.written):
         return "the launch script writes it anew"
     if str(job.root) in job.script_text:
@@ -217,7 +234,7 @@ def _is_flag(setting: Setting) -> bool:
 
 
 def _setting(file: ReadFile, entry: Entry, like: Definition | None) -> Setting:
-    origin = f"{file.config.path}:{entry.line}"
+    origin = file.place(entry.line)
     definition = Definition(
         names=(entry.name,),
         dest=entry.key[-1],
@@ -230,6 +247,7 @@ def _setting(file: ReadFile, entry: Entry, like: Definition | None) -> Setting:
         words=(False, True),
     )
     value: Scalar | None = entry.value
-    why = entry.why or (f"it cannot be changed: {file.fixed}" if file.fixed else "")
+    fixed = file.fixed or file.kept.get(entry.key, "")
+    why = entry.why or (f"it cannot be changed: {fixed}" if fixed else "")
     place = Place(PlaceKind.CONFIG, f"{file.config.path}:{entry.name}")
     return Setting(place, value, origin, True, not why, definition, why)

@@ -122,6 +122,8 @@ def draft(
 
 
 def _insist_on_config(target: Target, config: str | None) -> None:
+    if config in target.written:
+        return
     if config is not None and not (target.root / config).is_file():
         raise UserError(
             f"there is no {config!r} in {target.root}",
@@ -199,7 +201,7 @@ class _Drafting:
         size = length(self.settings, batch.accumulation, self.sources)
         offered, constraints = self.reading.bound(self._knobs(size), self.notes)
         sinks = find(self.target, self.sources, self.settings, self.kind.dialects)
-        files = () if self.target.module else roles(self.sources)
+        files = () if self.target.module else self._roles_of_files()
         self.tell("stack", told=self.reading.told)
         self._redirected()
         resuming = resumes.find(self.settings, self.sources, size, list(sinks.places))
@@ -419,6 +421,15 @@ class _Drafting:
         self.notes += sinks.notes
         self.unknowns += sinks.unknowns
         return sinks.places
+
+    def _roles_of_files(self) -> tuple[Role, ...]:
+        """What may be edited and what not; a file that the script writes is neither."""
+        written = self.target.written
+        for path in (file.path for file in self.sources.files if file.path in written):
+            self.notes.append(
+                f"{written[path].where} writes {path} anew in every run, so no patch changes it"
+            )
+        return tuple(role for role in roles(self.sources) if role.path not in written)
 
     def _roles(self, files: Sequence[Role]) -> None:
         for role in files:

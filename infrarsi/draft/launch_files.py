@@ -69,9 +69,8 @@ def text_of(path: Path, shown: str, told_by: str) -> str:
         ) from error
 
 
-def accelerate_config(path: Path, shown: str, told_by: str) -> AccelerateConfig:
+def accelerate_config(text: str, shown: str) -> AccelerateConfig:
     """The configuration of accelerate; raises UserError with the line where it is none."""
-    text = text_of(path, shown, told_by)
     document = Document.parse(text, where=shown)
     if not isinstance(document.data, dict):
         raise UserError(

@@ -1,5 +1,6 @@
 """How many nodes, processes and GPUs a launch asks for, and which line says so."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from infrarsi.draft.launch_files import (
     chosen_hosts,
     hosts_of_file,
     hosts_of_list,
+    text_of,
 )
 from infrarsi.draft.slurm import Request, of_srun
 from infrarsi.draft.target import Target
@@ -317,7 +319,9 @@ class _Placing:
                 fix="write its path out",
             )
         path = self.target.root / self.target.cwd / option.value
-        return accelerate_config(path, option.value, told_by)
+        written = self.target.written.get(os.path.normpath(f"{self.target.cwd}/{option.value}"))
+        text = text_of(path, option.value, told_by) if written is None else written.text
+        return accelerate_config(text, option.value)
 
     def _from_accelerate(self, name: str) -> Told | None:
         option = self.training.option(name)

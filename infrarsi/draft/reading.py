@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from infrarsi.draft import configurations
 from infrarsi.draft.argument_systems import Arguments, Job, read
+from infrarsi.draft.documents import doubts as unknown_parts
 from infrarsi.draft.settings import Setting, settings, told_apart
 from infrarsi.draft.sources import Sources
 from infrarsi.draft.target import Target
@@ -38,6 +39,7 @@ def read_settings(
         environment=seen,
         written=tuple(write.target for write in target.script.writes() if write.target),
         script_text=target.script.text,
+        documents=target.written,
     )
     arguments = read(sources, seen, job)
     flags = settings(arguments.definitions, target.training, target.where, environ)
@@ -46,6 +48,6 @@ def read_settings(
     return Told(
         arguments=arguments,
         settings=told_apart(joined),
-        unknowns=(*arguments.unknowns, *found.unknowns, *doubts),
+        unknowns=(*arguments.unknowns, *found.unknowns, *doubts, *unknown_parts(target.written)),
         files=tuple(file.config.path for file in found.files),
     )

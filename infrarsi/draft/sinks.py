@@ -80,7 +80,11 @@ def find(
     for setting in settings:
         if _made_by_script(setting, target):
             continue
-        if setting.dest not in loaded and _is_named_sink(setting):
+        if setting.dest in loaded or not _is_named_sink(setting):
+            continue
+        if _in_heredoc(setting, target):
+            _fixed_value(setting, target, sinks)
+        else:
             sinks.add(str(setting.place), FRESH, _told(setting))
     for name, (place, value) in _TRACKERS.items():
         if name in sources.external:
@@ -104,8 +108,32 @@ def _all(reader: Reader, uses: Iterator[PathUse]) -> Iterator[tuple[PathUse, Tol
             yield use, told
 
 
+def _in_heredoc(setting: Setting, target: Target) -> bool:
+    """Whether a value stands in a heredoc of the scripts where it cannot be changed."""
+    is_file = setting.place.kind is PlaceKind.CONFIG and setting.place.file in target.written
+    return is_file and not setting.is_known
+
+
+def _fixed_value(setting: Setting, target: Target, sinks: Sinks) -> None:
+    """A place that the job writes to, and that no change of a heredoc moves."""
+    if setting.value is None:
+        sinks.faults.append(
+            UserError(
+                f"the job writes where `{setting.place.key}` says, which cannot be changed: "
+                f"{setting.why}",
+                where=setting.origin,
+                fix="write the folder out in the heredoc",
+            )
+        )
+    else:
+        _script_path(str(setting.value), setting.origin, target, sinks)
+
+
 def _written(use: PathUse, told: Told, target: Target, sinks: Sinks) -> None:
     if told.is_temporary or told.text in _SILENT:
+        return
+    if told.control is not None and _in_heredoc(told.control, target):
+        _fixed_value(told.control, target, sinks)
         return
     if told.control is not None:
         setting = told.control
@@ -266,6 +294,8 @@ def _script_path(text: str, place: str, target: Target, sinks: Sinks) -> None:
             )
         )
         return
+    if inside in target.written:
+        return  # every run writes it anew in its own copy
     folder = _sink_folder(target.root, inside)
     if not folder:
         sinks.notes.append(

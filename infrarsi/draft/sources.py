@@ -231,9 +231,17 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def read(root: Path, entry: str, search: Sequence[str], *, only: str = "") -> Sources:
+def read(
+    root: Path,
+    entry: str,
+    search: Sequence[str],
+    *,
+    only: str = "",
+    written: Mapping[str, str] | None = None,
+) -> Sources:
     """Follow imports from `entry` through the project, in the folders of `search` (its sys.path).
 
+    `written` are files that lie there when the job runs, by their paths in the project.
     `only` is the one top-level package whose files are read, where others lie beside it. Raises
     UserError if the entry itself is no Python.
     """
@@ -241,18 +249,22 @@ def read(root: Path, entry: str, search: Sequence[str], *, only: str = "") -> So
     external: dict[str, str] = {}
     unread: dict[str, str] = {}
     imports: dict[str, tuple[str, ...]] = {}
-    finder = _Finder(root, search)
+    written = written or {}
+    finder = _Finder(root, search, written)
     pending = [entry]
     while pending:
         path = pending.pop(0)
         if path in found or path in unread:
             continue
         try:
-            size = (root / path).stat().st_size
+            size = 0 if path in written else (root / path).stat().st_size
             if size > _MAX_BYTES and path != entry:
                 unread[path] = f"{size / 1e6:.1f} MB are too large for code, so it is not read"
                 continue
-            file = PythonFile(path, (root / path).read_text(encoding="utf-8"))
+            text = written.get(path)
+            if text is None:
+                text = (root / path).read_text(encoding="utf-8")
+            file = PythonFile(path, text)
         except (OSError, UnicodeDecodeError) as error:
             if path == entry:
                 raise _unusable(path, error) from error
@@ -287,8 +299,9 @@ def _unusable(path: str, error: BaseException) -> UserError:
 class _Finder:
     """Which files of the project an import runs; what was looked for is remembered."""
 
-    def __init__(self, root: Path, search: Sequence[str]) -> None:
+    def __init__(self, root: Path, search: Sequence[str], written: Mapping[str, str]) -> None:
         self._root = str(root)
+        self._written = written
         self._search = search
         self._known: dict[tuple[str, str], list[str]] = {}
         self._kinds: dict[str, str] = {}
@@ -327,7 +340,7 @@ class _Finder:
         """What lies there: `module`, `package`, `folder` or nothing."""
         if at not in self._kinds:
             place = os.path.join(self._root, at)
-            if os.path.isfile(f"{place}.py"):
+            if f"{at}.py" in self._written or os.path.isfile(f"{place}.py"):
                 self._kinds[at] = "module"
             elif os.path.isfile(os.path.join(place, "__init__.py")):
                 self._kinds[at] = "package"

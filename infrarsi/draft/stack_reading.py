@@ -133,7 +133,10 @@ class StackReading:
         for setting in self.settings:
             if setting.place.kind is PlaceKind.CONFIG:
                 written.setdefault(setting.place.file, set()).add(setting.place.key)
+        changeable = {s.place.file for s in self.settings if s.is_known}
         for file, keys in written.items():
+            if file not in changeable:
+                continue
             first = next((n for n in _KEYS if n in self.speech.names and _is_of(n, keys)), None)
             for name in _KEYS.get(first or "", ()):
                 for spelling in dialects()[name].spellings:

@@ -5,11 +5,12 @@ import posixpath
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from infrarsi.draft.choosing import choose
 from infrarsi.draft.containers import unreachable
+from infrarsi.draft.documents import Written, inside, written_files
 from infrarsi.draft.installed import entry_of, installed, installed_sources
 from infrarsi.draft.manifests import Count, looks_like_manifest, read_manifest
 from infrarsi.draft.placeholders import insist_on_filled
@@ -40,6 +41,7 @@ class Target:
 
     `script_path` is None where there is no launch script and settings edit the command itself.
     `module` is the installed module that is the entry, where no file of the project is.
+    `written` are files that the scripts write by heredocs before they train.
     `request` is what a batch script asks Slurm for, `replicas` and `gpus` are those of a manifest.
     """
 
@@ -55,6 +57,7 @@ class Target:
     gpus: Count | None = None
     notes: tuple[str, ...] = ()
     module: str = ""
+    written: Mapping[str, Written] = field(default_factory=dict)
 
     @property
     def where(self) -> str:
@@ -121,7 +124,7 @@ def _is_elsewhere(launch: Start) -> bool:
     if cwd is None or not installed(launch.training()):
         return False
     given = [a.value for a in launch.training().arguments if isinstance(a.value, str)]
-    return any((cwd / value).is_file() for value in given if value)
+    return any(_is_there(launch, (cwd / value)) for value in given if value)
 
 
 def _program_of(path: Path, environ: Mapping[str, str]) -> Path:
@@ -252,6 +255,7 @@ def _finish(launch: Start, command: str | None, root: Path | None = None) -> Tar
         cwd=cwd.relative_to(root).as_posix(),
         request=launch.request,
         module=module,
+        written=inside(written_files(launch), root),
     )
 
 
@@ -317,26 +321,36 @@ def _file_of(launch: Start, training: TrainingCommand) -> Path | None:
     """The program that a command starts, None where it cannot be known or is not there."""
     if training.script is not None and not training.is_module:
         path = (launch.start_dir / training.script).resolve()
-        return path if path.is_file() else None
+        return path if _is_there(launch, path) else None
     cwd = None if training.cwd is None else (launch.start_dir / training.cwd).resolve()
     if cwd is None or not training.entry:
         return None
     if not training.is_module:
         path = (cwd / training.entry).resolve()
-        return path if path.is_file() else None
+        return path if _is_there(launch, path) else None
     for folder in [cwd, *python_path(launch.script, cwd)]:
         module = folder / training.entry.replace(".", "/")
         for path in (module.with_name(module.name + ".py"), module / "__main__.py"):
-            if path.is_file():
+            if _is_there(launch, path):
                 return path.resolve()
     return None
+
+
+def _is_there(launch: Start, path: Path) -> bool:
+    """Whether there is a file, or a script writes it before it trains."""
+    return path.is_file() or path in written_files(launch)
 
 
 def sources_of(target: Target) -> Sources:
     """The files of the program; of one that is installed, what can be read of it."""
     if target.module:
         return installed_sources(target.module, f"{target.where}:{target.training.line}")
-    return read(target.root, target.entry, import_path(target))
+    texts = {
+        path: file.text
+        for path, file in target.written.items()
+        if path.endswith(".py") and (path == target.entry or not file.document.why)
+    }
+    return read(target.root, target.entry, import_path(target), written=texts)
 
 
 def import_path(target: Target) -> list[str]:

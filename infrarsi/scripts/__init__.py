@@ -7,6 +7,7 @@
 Used by `draft` (reading) and `workspace` (editing).
 """
 
+from infrarsi.scripts.documents import Document
 from infrarsi.scripts.launchers import CONSOLE
 from infrarsi.scripts.model import (
     Argument,
@@ -23,6 +24,7 @@ __all__ = [
     "CONSOLE",
     "Argument",
     "Assignment",
+    "Document",
     "Mount",
     "Script",
     "ScriptCall",

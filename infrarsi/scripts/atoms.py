@@ -19,6 +19,8 @@ class Quoting(StrEnum):
     BARE = "bare"
     DOUBLE = "double"
     SINGLE = "single"
+    DOCUMENT = "document"  # of a heredoc whose delimiter is not quoted
+    VERBATIM = "verbatim"  # of one whose delimiter is
     COMPUTED = "computed"  # the outcome of an expression; it is written nowhere
 
 

@@ -7,13 +7,13 @@ from infrarsi.errors import UserError
 from infrarsi.scripts.atoms import Field, Hole
 from infrarsi.scripts.launchers import of_another, spelled, starts_itself
 from infrarsi.scripts.launching import Launched, Slot
+from infrarsi.scripts.literals import line_start
 from infrarsi.scripts.model import option_key
 from infrarsi.scripts.reading import Reading
 from infrarsi.scripts.spelling import (
     Edit,
     after,
     indentation,
-    line_start,
     quote,
     removing,
     replacing,

@@ -9,8 +9,9 @@ from infrarsi.errors import UserError
 from infrarsi.scripts.editing import single_launch
 from infrarsi.scripts.interpreter import Site
 from infrarsi.scripts.launching import Launched
+from infrarsi.scripts.literals import line_start
 from infrarsi.scripts.reading import Reading
-from infrarsi.scripts.spelling import Edit, indentation, line_start, quote
+from infrarsi.scripts.spelling import Edit, indentation, quote
 from infrarsi.scripts.variables import Files, Use, Variable, is_default, keeps
 
 

@@ -22,10 +22,15 @@ from infrarsi.scripts.atoms import (
     unguard,
 )
 from infrarsi.scripts.folders import Folders
-from infrarsi.scripts.literals import chars, escaped
+from infrarsi.scripts.grammar import as_quoted
+from infrarsi.scripts.literals import chars, escaped, line_start, without_tabs
 from infrarsi.scripts.state import State, Variable
 
 _ESCAPED_IN_DOUBLE = b'$`"\\'
+WHOLE = "the heredoc"
+"""The expression of a heredoc whose text is not understood."""
+
+_ESCAPED_IN_DOCUMENT = b"$`\\"
 _BRACE_LIST = (",", "..")
 
 
@@ -116,7 +121,13 @@ class Expander:
             return self._hole(node)
         return escaped(self.source, node.start_byte, node.end_byte, Quoting.BARE, None)
 
-    def _double_quoted(self, node: Node, state: State) -> Atoms:
+    def _double_quoted(
+        self,
+        node: Node,
+        state: State,
+        quoting: Quoting = Quoting.DOUBLE,
+        special: bytes = _ESCAPED_IN_DOUBLE,
+    ) -> Atoms:
         """The grammar leaves some blanks out of `string_content`, so gaps are read as text.
 
         Others it takes into the expansion that follows.
@@ -127,13 +138,11 @@ class Expander:
             if child.type == "string_content":
                 continue
             begins = child.start_byte + len(self.raw(child)) - len(self.raw(child).lstrip())
-            atoms.append(escaped(self.source, at, begins, Quoting.DOUBLE, _ESCAPED_IN_DOUBLE))
+            atoms.append(escaped(self.source, at, begins, quoting, special))
             joined = self._joined(child, state)
             atoms.append(self.atoms(child, state) if joined is None else joined)
             at = child.end_byte
-        atoms.append(
-            escaped(self.source, at, node.end_byte - 1, Quoting.DOUBLE, _ESCAPED_IN_DOUBLE)
-        )
+        atoms.append(escaped(self.source, at, node.end_byte - 1, quoting, special))
         return tuple(a for part in atoms for a in part)
 
     def _ansi(self, node: Node) -> Atoms:
@@ -154,6 +163,27 @@ class Expander:
 
     def _hole(self, node: Node, *, unassigned: bool = False) -> Atoms:
         return (Hole(self.raw(node), self.line(node), unassigned),)
+
+    # -- heredocs
+
+    def document(self, redirect: Node, state: State) -> Atoms:
+        """The text that a heredoc gives to its command."""
+        parts = {child.type: child for child in redirect.children}
+        opening, end = parts["heredoc_start"], parts["heredoc_end"]
+        body = parts.get("heredoc_body")
+        inner = body if body is not None else end
+        before = [c.end_byte for c in redirect.children if c.end_byte <= inner.start_byte]
+        first = self.source.index(b"\n", max(before)) + 1
+        last = line_start(self.source, end.start_byte)
+        if set(self.raw(opening)) & set("'\"\\"):
+            atoms = chars(self.source, first, last, Quoting.VERBATIM, True)
+        else:
+            quoted = as_quoted(self.source, first, last) if first < last else None
+            if quoted is None:
+                return () if first >= last else (Hole(WHOLE, self.line(redirect)),)
+            special = _ESCAPED_IN_DOCUMENT
+            atoms = guard(self._double_quoted(quoted, state, Quoting.DOCUMENT, special))
+        return without_tabs(atoms, first, last) if "<<-" in parts else atoms
 
     # -- variables
 

@@ -10,6 +10,7 @@ from tree_sitter import Node
 from infrarsi.scripts.atoms import Field, Hole, computed, text_of, unguard
 from infrarsi.scripts.conditions import assumed_to_succeed, truth
 from infrarsi.scripts.expansion import Expander
+from infrarsi.scripts.redirects import Redirect, redirects_of
 from infrarsi.scripts.state import State, Variable, merge
 
 _MAX_DEPTH = 20
@@ -65,6 +66,7 @@ class Interpreter:
         }
         self.invocations: list[Invocation] = []
         self.sites: list[Site] = []
+        self.redirects: list[Redirect] = []
         self._conditions = [inside.condition] if inside is not None and inside.condition else []
         self._loops = 1 if inside is not None and inside.in_loop else 0
         self._depth = 0
@@ -134,12 +136,29 @@ class Interpreter:
         for redirect in node.children_by_field_name("redirect"):
             extra.extend(redirect.children_by_field_name("destination")[1:])
             extra.extend(redirect.children_by_field_name("argument"))
+        certain = not self._conditions and not self._loops
+        self.redirects += redirects_of(node, self.expander, state, is_certain=certain)
         if body is None:
             return
         if body.type == "command":
             self._command(body, state, tuple(extra))
         else:
             self._walk(body, state)
+        for redirect in node.children_by_field_name("redirect"):
+            if redirect.type == "heredoc_redirect":
+                self._behind(redirect, state)
+
+    def _behind(self, heredoc: Node, state: State) -> None:
+        """What stands in the line of a heredoc behind it: `cat <<EOF | tee x`, `... && cmd`."""
+        statement = self._statement
+        for child in heredoc.named_children:
+            before = child.prev_sibling
+            if child.type == "pipeline":
+                self._walk(child, state)
+            elif before is not None and before.type == "&&":
+                self._statement = child
+                self._walk(child, state)
+        self._statement = statement
 
     def _list(self, node: Node, state: State) -> None:
         left, operator, right = node.children[0], node.children[1].type, node.children[-1]

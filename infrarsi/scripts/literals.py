@@ -1,6 +1,6 @@
 """Text of a script that stands for itself, with the bytes that each character is written in."""
 
-from infrarsi.scripts.atoms import Atoms, Char, Quoting
+from infrarsi.scripts.atoms import Atom, Atoms, Char, Quoting
 
 
 def chars(source: bytes, start: int, end: int, quoting: Quoting, guarded: bool) -> Atoms:
@@ -27,6 +27,24 @@ def escaped(source: bytes, start: int, end: int, quoting: Quoting, special: byte
         found.append(char)
         index += 1
     return tuple(found)
+
+
+def without_tabs(atoms: Atoms, start: int, end: int) -> Atoms:
+    """The text of `<<-`: tabs at the beginning of its lines, from `start` to `end`, are gone."""
+    found: list[Atom] = []
+    begins = True
+    for atom in atoms:
+        is_own = isinstance(atom, Char) and start <= atom.start < end
+        if begins and is_own and atom.text == "\t":  # type: ignore[union-attr]  # a Char
+            continue
+        found.append(atom)
+        begins = is_own and atom.text == "\n"  # type: ignore[union-attr]  # a Char
+    return tuple(found)
+
+
+def line_start(source: bytes, at: int) -> int:
+    """The offset of the first byte of a line."""
+    return source.rfind(b"\n", 0, at) + 1
 
 
 def _chars(source: bytes, start: int, end: int, quoting: Quoting, guarded: bool) -> list[Char]:

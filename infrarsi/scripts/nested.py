@@ -4,6 +4,7 @@ The text is what the outer shell makes of the word; every byte of it remembers w
 so that an edit of the inner script becomes one of the outer.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +20,7 @@ from infrarsi.scripts.wrapping import on_host
 _HOLE = "__infrarsi_unknown_{}"
 _SPECIAL = b'$`"\\'
 _BETWEEN = b"'\"\\\n"  # quotes that end and begin again, and line continuations
+_SAFE = re.compile(rb"[\w.+/@-]+")  # a word without quotes holds them as they are
 _NOWHERE = Char("", -1, -1, Quoting.COMPUTED)
 
 
@@ -35,8 +37,16 @@ class Text:
     lines: tuple[int, ...]
 
     @classmethod
-    def of(cls, fields: Sequence[Field], line_at: Callable[[int], int]) -> "Text":
-        """The fields joined by blanks, as `eval` and ssh join them; one for `bash -c`."""
+    def of(
+        cls,
+        fields: Sequence[Field],
+        line_at: Callable[[int], int],
+        unknown_as: Callable[[int], str] | None = None,
+    ) -> "Text":
+        """The fields joined by blanks, as `eval` and ssh join them; one for `bash -c`.
+
+        `unknown_as` spells the parts that cannot be known in a text that is no shell script.
+        """
         source, places, lines = bytearray(), [], []
         unknown: dict[str, Variable] = {}
         for index, field in enumerate(fields):
@@ -55,7 +65,9 @@ class Text:
                     name = _HOLE.format(len(unknown))
                     hole = Hole(reason, line)
                     unknown[name] = Variable((hole,), None, reason, line, False)
-                    written, place = b"${" + name.encode() + b"}", _NOWHERE
+                    number = len(unknown) - 1
+                    spelled = f"${{{name}}}" if unknown_as is None else unknown_as(number)
+                    written, place = spelled.encode(), _NOWHERE
                 source += written
                 places += [place] * len(written)
                 lines += [line] * len(written)
@@ -138,4 +150,8 @@ def _written(text: bytes, quoting: Quoting) -> bytes | None:
         return b"".join(b"\\" + bytes([c]) if c in _SPECIAL else bytes([c]) for c in text)
     if quoting is Quoting.SINGLE:
         return text.replace(b"'", b"'\\''")
-    return text if not text else None
+    if quoting is Quoting.DOCUMENT:
+        return re.sub(rb"([$`\\])", rb"\\\1", text)
+    if quoting is Quoting.VERBATIM:
+        return text
+    return text if not text or (quoting is Quoting.BARE and _SAFE.fullmatch(text)) else None

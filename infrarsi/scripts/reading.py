@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
-import tree_sitter_bash
-from tree_sitter import Language, Node, Parser, Tree
+from tree_sitter import Node, Tree
 
 from infrarsi.errors import UserError
 from infrarsi.scripts.atoms import Char, Field, Hole, computed, guard, text_of, unguard
 from infrarsi.scripts.expansion import Expander
+from infrarsi.scripts.grammar import parse
 from infrarsi.scripts.interpreter import Interpreter, Invocation, Site
 from infrarsi.scripts.launching import Launched, is_launcher, raw_of, recognise
 from infrarsi.scripts.model import (
@@ -21,6 +21,7 @@ from infrarsi.scripts.model import (
     Write,
 )
 from infrarsi.scripts.nested import InnerExpander, Text
+from infrarsi.scripts.redirects import Redirect
 from infrarsi.scripts.spelling import Edit
 from infrarsi.scripts.state import State, Variable
 from infrarsi.scripts.wrapping import Chain, on_host
@@ -28,11 +29,6 @@ from infrarsi.scripts.wrapping import Chain, on_host
 _WRITERS = ("tee", "mkdir", "touch", "rm", "rmdir", "cp", "mv", "ln", "rsync")
 _INTO_LAST = ("cp", "mv", "ln", "rsync")
 _SILENT = ("/dev/null", "/dev/stderr", "/dev/stdout", "/dev/tty")
-
-
-@lru_cache(maxsize=1)
-def _parser() -> Parser:
-    return Parser(Language(tree_sitter_bash.language()))
 
 
 @dataclass(frozen=True)
@@ -43,6 +39,7 @@ class Reading:
     tree: Tree
     invocations: tuple[Invocation, ...]
     sites: tuple[Site, ...]
+    redirects: tuple[Redirect, ...]
     end: State
     where: str
     forced: Mapping[str, str] | None = None
@@ -62,7 +59,7 @@ class Reading:
         """Parse and walk; a `forced` variable has its value from the start and keeps it."""
         known = {name: value for name, value in environ.items() if value is not None}
         expander = Expander(source, path, root, known)
-        tree = _parser().parse(source)
+        tree = parse(source)
         state = State(positional=None if arguments is None else _positional(arguments))
         for name in environ.keys() - known.keys():
             state.exported |= {name}
@@ -74,6 +71,7 @@ class Reading:
             tree,
             tuple(interpreter.invocations),
             tuple(interpreter.sites),
+            tuple(interpreter.redirects),
             end,
             where,
             forced,
@@ -118,12 +116,20 @@ class Reading:
         expander = InnerExpander(
             text, self.expander, chain.mounts(), {n: v for n, v in environ.items() if n in passed}
         )
-        tree = _parser().parse(text.source)
+        tree = parse(text.source)
         interpreter = Interpreter(expander, self.forced, invocation)
         end = interpreter.run(tree.root_node, state)
-        found = tuple(interpreter.invocations), tuple(interpreter.sites)
-        outer = Outer(self, invocation, chain, text)
-        return Reading(expander, tree, *found, end, self.where, self.forced, outer)
+        return Reading(
+            expander,
+            tree,
+            tuple(interpreter.invocations),
+            tuple(interpreter.sites),
+            tuple(interpreter.redirects),
+            end,
+            self.where,
+            self.forced,
+            Outer(self, invocation, chain, text),
+        )
 
     def holder(self) -> "Reading":
         """The reading that holds the training command itself: this one or one inside it."""

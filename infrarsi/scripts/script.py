@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Literal
 
 from infrarsi.errors import UserError
+from infrarsi.scripts.documents import Document, documents, edits_of
 from infrarsi.scripts.editing import remove_flag, remove_option, set_flag, set_option
 from infrarsi.scripts.environment import remove_env, set_env
 from infrarsi.scripts.launchers import gives_its_own, starts_itself, starts_processes
@@ -92,6 +93,30 @@ class Script:
     def writes(self) -> tuple[Write, ...]:
         """Where the script itself writes to, in the order of its lines."""
         return self.reading.writes()
+
+    def documents(self) -> tuple[Document, ...]:
+        """The files that heredocs of the script write."""
+        return documents(self.reading)
+
+    def with_document(self, path: str, text: str) -> "Script":
+        """The script that writes this text into a file, edited where the heredoc stands.
+
+        A value that comes from a variable is changed where the variable is assigned, if nothing
+        else uses it. Raises UserError with file and line otherwise.
+        """
+        wanted = self._facts()
+        wanted.documents[path] = text
+        edits = edits_of(self.reading, path, text)
+        source = apply(self.reading.expander.source, edits)
+        new = replace(self, text=source.decode(errors="surrogateescape"))
+        if new._facts() != wanted:
+            line = next((d.line for d in self.documents() if d.path == path), 1)
+            raise UserError(
+                f"`{path}` cannot be changed without changing something else as well",
+                where=f"{self.where}:{line}",
+                fix="write the value out in the heredoc itself",
+            )
+        return new
 
     def with_flag(self, name: str, value: str | Literal[True], *, joined: bool = False) -> "Script":
         """The script with one flag of the program set; True sets a flag without a value.
@@ -209,6 +234,7 @@ class Script:
             command.launcher,
             command.entry,
             command.cwd,
+            {document.path: document.text for document in documents(reading)},
         )
 
     def _edited(self, edits: list[Edit], wanted: "_Facts", name: str) -> "Script":
@@ -235,6 +261,7 @@ class _Facts:
     launcher: str
     entry: str | None
     cwd: str | None
+    documents: dict[str, str]
 
     def apart(self, name: str) -> "_Facts":
         """With that argument at the end: where a flag stands among the others is no matter."""

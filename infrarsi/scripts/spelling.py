@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from infrarsi.scripts.atoms import Field, Quoting
+from infrarsi.scripts.literals import line_start
 
 _UNSPLIT = re.compile(r"[^\s*?\[\]]+")
 _BLANK = b" \t"
@@ -111,11 +112,6 @@ def _region(source: bytes, start: int, end: int) -> Edit:
     if before == start:  # the first in an array or a string
         return Edit(start, behind, b"")
     return Edit(before, end, b"")
-
-
-def line_start(source: bytes, at: int) -> int:
-    """The offset of the first byte of a line."""
-    return source.rfind(b"\n", 0, at) + 1
 
 
 def indentation(source: bytes, at: int) -> bytes:

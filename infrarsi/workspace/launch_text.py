@@ -12,7 +12,7 @@ from infrarsi.configs import Config, Key, split_key
 from infrarsi.configs import read as read_config
 from infrarsi.contract import Place, PlaceChange, PlaceKind, Project, Scalar
 from infrarsi.errors import UserError
-from infrarsi.scripts import Script
+from infrarsi.scripts import Document, Script
 from infrarsi.workspace.sources import Sources
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -128,18 +128,34 @@ class LaunchText:
         return place
 
     def config(self, path: str) -> Config:
-        """A configuration file as it is after the changes so far."""
+        """A configuration file as it is after the changes so far, also one of a heredoc."""
+        document = self._document(path)
+        if document is not None and not document.why:
+            return read_config(document.text, path, document.unknown)
         text = self.configs.get(path)
         return read_config(self.sources.text(path) if text is None else text, path)
 
     def _with_config(self, place: Place, config: Config) -> "LaunchText":
         if place.file == self.path:
             raise UserError(f"`{place}` lies in the launch script, which is no configuration file")
+        document = self._document(place.file)
+        if document is not None:
+            return self._with(self.script.with_document(document.path, config.text))
         text = self.configs.get(place.file)
         before = self.sources.text(place.file) if text is None else text
         if config.text == before:
             return self
         return replace(self, configs={**self.configs, place.file: config.text})
+
+    def _document(self, path: str) -> Document | None:
+        """The heredoc of the launch script that writes a file of the project."""
+        found = {posixpath.normpath(d.path): d for d in self.script.documents()}
+        if path in found:
+            return found[path]
+        words = _split(self.command)
+        if words[:1] == ["cd"] and words[2:3] == ["&&"]:
+            return found.get(posixpath.relpath(path, words[1]))
+        return None
 
     def assigns(self, name: str) -> bool:
         """Whether the text itself sets this variable, so that one given from outside is lost."""

@@ -119,7 +119,7 @@ def test_a_flag_and_a_file_that_both_give_a_value_are_not_guessed(write: Write) 
 
 def test_a_file_that_the_script_writes_itself_is_no_place_for_a_setting(write: Write) -> None:
     root = job(write)
-    script = "cat > conf/a.yaml <<EOF\nsteps: 200\nnum_workers: 2\nEOF\npython train.py\n"
+    script = "envsubst < a.in > conf/a.yaml\npython train.py\n"
     (root / "train.sh").write_text(script)
     setting = by_dest(root)["data.num_workers"]
     assert not setting.is_known

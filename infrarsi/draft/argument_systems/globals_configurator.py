@@ -78,6 +78,8 @@ def _executed(node: ast.expr, entry: PythonFile, job: Job) -> str | None:
                 place = job.place(inner.value, folder)
                 if place is not None and job.exists(place):
                     try:
+                        if place in job.documents:
+                            return job.documents[place].text
                         return (Path(job.root) / place).read_text(encoding="utf-8")
                     except (OSError, UnicodeDecodeError):
                         return None

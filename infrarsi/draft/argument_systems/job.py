@@ -8,6 +8,7 @@ from pathlib import Path
 
 from infrarsi.configs import Config, can_read
 from infrarsi.configs import read as read_config
+from infrarsi.draft.documents import Written
 from infrarsi.errors import UserError
 from infrarsi.scripts import Argument, TrainingCommand
 
@@ -18,7 +19,7 @@ _MAX_BYTES = 1 << 20
 class Job:
     """The project's folder, where the program runs in it, what it is given, its environment.
 
-    `written` are files that the launch script itself writes.
+    `written` are files that the launch script itself writes, `documents` those of heredocs.
     """
 
     root: Path
@@ -29,6 +30,7 @@ class Job:
     written: tuple[str, ...] = ()
     script_text: str = ""
     is_module: bool = False
+    documents: Mapping[str, Written] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -57,7 +59,9 @@ class Job:
         return real.relative_to(self.root).as_posix()
 
     def exists(self, place: str) -> bool:
-        """Whether there is such a file of the project, not through a link."""
+        """Whether there is such a file of the project, not through a link, when the job runs."""
+        if place in self.documents:
+            return True
         path = self.root / place
         return path.is_file() and not path.is_symlink()
 
@@ -76,6 +80,9 @@ class Job:
     def _load(self, place: str) -> Config | None:
         if not can_read(place) or not self.exists(place):
             return None
+        if place in self.documents:
+            document = self.documents[place]
+            return read_config(document.text, place, document.document.unknown)
         path = self.root / place
         try:
             if path.stat().st_size > _MAX_BYTES:
