@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from infrarsi.contract import Knob, Scalar, ValueChange
 from infrarsi.draft.knobs import Found, Surroundings, spread
 from infrarsi.draft.settings import Setting
+from infrarsi.draft.slicing import cut_at
 from infrarsi.draft.sources import PythonFile, Sources, dotted, mentions
 from infrarsi.families import catalogue, normal_flag
 
@@ -18,6 +19,7 @@ _WHOLE = (
     "--gbs",
 )
 _DERIVED = ("lr", "learning_rate", "base_lr", "blr", "weight_decay", "wd", "warmup", "momentum")
+_CUT = "into pieces, so it is no micro batch; its split is not searched"
 _WORLD = ("world", "nproc", "n_gpus", "num_gpus", "ngpus", "ddp_size", "num_processes")
 
 
@@ -68,6 +70,8 @@ def micro_batch(
         return _inside_whole(micro, whole, sources, around)
     if _division(micro, accumulation, sources) is not None:
         return _by_accumulation(micro, accumulation, around)
+    if cut := cut_at(sources):
+        return None, f"{cut} cuts a batch of `{micro.place.name}` {_CUT}"
     return _both(micro, accumulation, _factor(micro, sources, around))
 
 

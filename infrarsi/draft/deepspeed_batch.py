@@ -50,6 +50,9 @@ def split(
             "the number of steps counts micro-steps, so another split would change the schedule; "
             "the micro batch is not searched"
         )
+    fixed = next((s for s in written if not s.is_known), None)
+    if fixed is not None:
+        return None, f"`{fixed.place.key}` ({fixed.origin}) cannot be changed: {fixed.why}"
     found = numbers(settings, each)
     if found is None or each is None:
         number = "an unknown number of" if each is None else each
@@ -77,4 +80,4 @@ def _written(settings: Sequence[Setting]) -> list[Setting]:
 def _count(setting: Setting) -> int | None:
     value = setting.value
     is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
-    return int(value) if is_count and setting.is_known else None  # type: ignore[arg-type]
+    return int(value) if is_count else None  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """A first infrarsi.yaml for a job, read out of its script and its code."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from infrarsi.draft.reading import read_settings
 from infrarsi.draft.roles import Role, digest, roles
 from infrarsi.draft.settings import Setting
 from infrarsi.draft.sinks import Sinks, find
+from infrarsi.draft.slicing import cut_at
 from infrarsi.draft.sources import Sources, uncollected
 from infrarsi.draft.speech import is_there
 from infrarsi.draft.stack_reading import read_stack
@@ -56,6 +58,9 @@ class Question:
     about: tuple[str, ...]
     text: str
     default: str
+
+
+_STEPS = re.compile(r"\.(step|fit|train_step|train_batch)\(")
 
 
 @dataclass(frozen=True)
@@ -257,6 +262,7 @@ class _Drafting:
         told = read_settings(self.target, self.sources, self.environ, config)
         insist_on_known(self.target, self.sources, told.arguments)
         self.unknowns += told.unknowns
+        self._insist_on_steps()
         self.unknowns += [f"{path}: {why}" for path, why in self.sources.unread.items()]
         arguments = opaque(self.target.training.arguments)
         self.unknowns += [told_word(word, self.target.where) for word in arguments]
@@ -276,6 +282,15 @@ class _Drafting:
         if "accelerate" in self.kind.dialects:
             return with_launcher_options(kept, self.target)
         return kept
+
+    def _insist_on_steps(self) -> None:
+        """A program of its own that steps no optimizer is said not to train."""
+        is_own = self.kind.name == "native-ddp" and not self.target.module
+        if is_own and not any(_STEPS.search(file.text) for file in self.sources.files):
+            self.notes.append(
+                f"nothing in {self.target.entry}, or in the files of the project that it imports, "
+                "steps an optimizer: check that it is the program that trains"
+            )
 
     def _surroundings(self, machine: Machine) -> Surroundings:
         gpus, told = self.placement.gpus, self.placement.processes
@@ -394,6 +409,8 @@ class _Drafting:
         split, why = self.reading.split(self.sources, counts_micro_steps=counts) or micro_batch(
             batch, self.sources, self.around, counts_micro_steps=counts
         )
+        if cut := cut_at(self.sources):
+            self.unknowns.append(f"how large a micro-step is: {cut} cuts a batch into pieces")
         if why:
             self.notes.append(why)
         offered = [] if split is None else [split]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from infrarsi.draft.batch import Batch
 from infrarsi.draft.settings import Setting
+from infrarsi.draft.slicing import cut_at
 from infrarsi.draft.sources import Sources, mentions
 from infrarsi.draft.workload import Length
 from infrarsi.draft.workload_facts import Fact
@@ -46,6 +47,8 @@ def length_facts(size: Length) -> Iterator[Fact]:
 def _micro(batch: Batch, sources: Sources) -> Fact | None:
     setting = batch.micro
     if setting is None or not _is_count(setting) or _is_divided(setting, sources):
+        return None
+    if cut_at(sources):
         return None
     return Fact("micro_batch", int(setting.value or 0), _told(setting))
 

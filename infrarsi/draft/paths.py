@@ -18,6 +18,7 @@ _SAME_PATH = ("os.path.abspath", "os.path.realpath", "os.path.normpath", "os.pat
 _SAME_METHODS = ("resolve", "absolute", "expanduser", "as_posix", "rstrip", "strip")
 _HERE = ("os.getcwd", "Path.cwd", "pathlib.Path.cwd")
 _HOME = ("Path.home", "pathlib.Path.home")
+_OF_TEXTS = frozenset(name for name in dir(str) if not name.startswith("_"))
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -225,6 +226,8 @@ class Reader:
     def _is_own(self, node: ast.Call, called: str) -> bool:
         """Whether a call may be of the job's own function `called` (`torch.save` is not)."""
         first, _, last = dotted(node.func).rpartition(".")
+        if isinstance(node.func, ast.Attribute) and called in _OF_TEXTS:
+            return False  # `name.replace("<", "_")` calls no function of the job
         return last == called and first.partition(".")[0] not in self.sources.external
 
     def _returned(self, file: PythonFile, node: ast.Call, depth: int) -> list[Told]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from infrarsi.draft import configurations
 from infrarsi.draft.argument_systems import Arguments, Job, read
+from infrarsi.draft.dictionaries import deepspeed_settings
 from infrarsi.draft.documents import doubts as unknown_parts
 from infrarsi.draft.settings import Setting, settings, told_apart
 from infrarsi.draft.sources import Sources
@@ -45,6 +46,7 @@ def read_settings(
     flags = settings(arguments.definitions, target.training, target.where, environ)
     found = configurations.find(sources, job, arguments.definitions, target.where, config)
     joined, doubts = configurations.joined(flags, found)
+    joined += deepspeed_settings(sources)
     return Told(
         arguments=arguments,
         settings=told_apart(joined),

@@ -145,7 +145,7 @@ def _written(use: PathUse, told: Told, target: Target, sinks: Sinks) -> None:
                 return
             sinks.add(str(setting.place), FRESH, origin)
         return
-    if told.is_unknown or _EMPTY.fullmatch(told.text):
+    if told.is_unknown or _EMPTY.fullmatch(told.text) or _NO_PATH.search(told.text):
         sinks.unknowns.append(f"where {use.place} writes to (`{use.name}`)")
         return
     inside = _inside(told.text, target)
@@ -317,6 +317,7 @@ def _defaulted(raw: str, target: Target) -> str | None:
 
 
 _EMPTY = re.compile(r"/(\.\w+)?")  # of `f"{folder}/{name}.pkl"` with defaults of ""
+_NO_PATH = re.compile(r"[<>|*?\"\r\n\0]")  # of placeholders, patterns and replaced signs
 _CACHES = ("~/.cache/", "$HOME/.cache/")
 _DOWNLOADS = ("makedirs", "mkdir", "open", "urlretrieve")  # what saves a checkpoint is none
 _PUSH = "push_to_hub"  # of TrainingArguments

@@ -103,8 +103,8 @@ def is_there(setting: Setting) -> bool:
 
 def reference(spelling: StackSpelling, setting: Setting) -> Scalar | None:
     """The canonical value that a setting has today; None where it cannot be known."""
-    if setting.is_given and not setting.is_known:
-        return None
+    if setting.is_given and not setting.is_known and setting.value is None:
+        return None  # a value without that is known, and cannot be changed
     if spelling.present is not None:
         return spelling.present if is_there(setting) else spelling.default
     if setting.value is None:

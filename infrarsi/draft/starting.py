@@ -146,6 +146,25 @@ def _inner(start: Start, call: ScriptCall, environ: Mapping[str, str]) -> Start 
     return followed(inner, environ)
 
 
+def insist_on_mounted(start: Start) -> None:
+    """A script that a container starts, and that is not to be found here, is the job itself."""
+    if start.script.programs():
+        return
+    for call in start.script.calls():
+        container = next((w for w in call.wrappings if w.is_container), None)
+        if container is None:
+            continue
+        why = "which no mount of the container shows to be a script of this machine"
+        if call.path is not None and call.cwd is None:
+            why = "in a folder that is the image's own, or that no mount holds"
+        raise UserError(
+            f"`{container.name}` starts {call.path or 'a script'!r}, {why}",
+            where=f"{start.script.where}:{call.line}",
+            fix='mount the project (`"$PWD":/workspace`), give the folder to work in '
+            "(`-w /workspace`), and start the script from there",
+        )
+
+
 def _insist_on_no_submission(start: Start) -> None:
     """A script that only hands another file to a scheduler is not the job itself."""
     if start.script.programs():

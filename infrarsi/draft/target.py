@@ -26,7 +26,7 @@ from infrarsi.draft.programs import (
 from infrarsi.draft.repository import common_folder, git_root, is_tracked
 from infrarsi.draft.slurm import Request, header
 from infrarsi.draft.sources import Sources, read
-from infrarsi.draft.starting import TRAINING_NAME, Start, followed
+from infrarsi.draft.starting import TRAINING_NAME, Start, followed, insist_on_mounted
 from infrarsi.draft.transplanting import localized, nothing_here
 from infrarsi.errors import UserError
 from infrarsi.scripts import Script, TrainingCommand
@@ -183,6 +183,8 @@ def _from_script(path: Path, arguments: tuple[str, ...], environ: Mapping[str, s
     """A script is run in its own folder, unless its entry is only found from a folder above."""
     launches = [_script_start(f, path, arguments, environ) for f in _run_folders(path)]
     good = [launch for launch in launches if _is_found(launch)]
+    if not good:
+        insist_on_mounted(launches[0])
     if not good and not installed(launches[0].training()):
         launches[0].training()  # where even its own folder shows no training, that is the error
         known = [launch for launch in launches if launch.is_readable and _working_folder(launch)]
@@ -227,6 +229,7 @@ def _run_folders(path: Path) -> list[Path]:
 
 
 def _finish(launch: Start, command: str | None, root: Path | None = None) -> Target:
+    insist_on_mounted(launch)
     entry, cwd = _entry_file(launch), _working_folder(launch)
     module = installed(launch.training()) if entry is None and cwd is not None else ""
     if module and cwd is not None:

@@ -195,7 +195,10 @@ def _precision(
     is_seen: bool,
 ) -> Iterator[Fact]:
     meaning = today.get("autocast_precision")
-    if meaning is not None and meaning.value is not None and meaning.setting.is_known:
+    is_read = meaning is not None and (
+        meaning.setting.is_known or meaning.setting.value is not None
+    )
+    if meaning is not None and meaning.value is not None and is_read:
         yield Fact("precision", meaning.value, _told(meaning.setting))
     for setting in sorted(settings, key=lambda s: not s.is_given):
         word = _FLOATS.get(str(setting.value).rpartition(".")[2])
