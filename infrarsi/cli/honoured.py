@@ -7,7 +7,7 @@ from infrarsi.contract import Project
 from infrarsi.contract.files import LoadedProject
 from infrarsi.errors import UserError
 
-_STACKS = ("native-ddp", "hf-trainer")  # those of which a job of this repository is drafted and run
+_STACKS = ("native-ddp", "hf-trainer", "deepspeed")  # a search was run of each
 
 
 def insist_on_honoured(project: Project, file: LoadedProject) -> None:

@@ -11,6 +11,7 @@ from reading_jobs import read
 from infrarsi.contract import Constraint, Knob
 from infrarsi.contract.files import dump, parse
 from infrarsi.draft import Draft
+from infrarsi.draft.versions import Versions
 
 Make = Callable[[Mapping[str, str]], Path]
 JOBS = {
@@ -160,8 +161,9 @@ def test_settings_of_experts_are_offered_only_with_experts(drafts: dict[str, Dra
     [("megatron-core==0.19.0", True), ("megatron-core==0.5.0", False), ("torch", False)],
 )
 def test_a_name_is_offered_only_to_a_version_that_knows_it(
-    write: Make, pin: str, is_offered: bool
+    write: Make, pin: str, is_offered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Versions, "_here", lambda self, package: None)  # it may be installed
     files = {**stack_jobs.MIXTURE, "requirements.txt": f"{pin}  # pinned\n"}
     offered = knobs(read(write(files) / "train.sh", cpus=64, gpus=8))
     assert ("moe_permute_fusion" in offered) is is_offered

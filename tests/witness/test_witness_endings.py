@@ -125,7 +125,8 @@ def test_a_crash_at_exit_leaves_a_sealed_record_and_the_exit_code(watch):
     observed = watch(text)  # handlers run in reverse: the abort comes before the witness's own
     assert observed.exit_code == -6
     assert not observed.rank.sealed
-    late = HEAD + "train(3)\nclass Bomb:\n    def __del__(self): os.abort()\nbomb = Bomb()\n"
+    bomb = "class Bomb:\n    def __del__(self, abort=os.abort): abort()\nbomb = Bomb()\n"
+    late = HEAD + "train(3)\n" + bomb
     observed = watch(late, command=(sys.executable,))
     assert observed.exit_code == -6
     assert observed.rank.sealed
