@@ -28,6 +28,7 @@ from infrarsi.scripts.wrapping import Chain, on_host
 
 _WRITERS = ("tee", "mkdir", "touch", "rm", "rmdir", "cp", "mv", "ln", "rsync")
 _INTO_LAST = ("cp", "mv", "ln", "rsync")
+_HARMLESS = ("chmod", "cat", "echo", "ls", "head", "bash", "sh", "rm")  # to a script of a heredoc
 _SILENT = ("/dev/null", "/dev/stderr", "/dev/stdout", "/dev/tty")
 
 
@@ -86,13 +87,53 @@ class Reading:
         if depth >= _MAX_DEPTH:
             return ()
         chains = [(i, Chain.of(i.fields, is_launcher)) for i in self.invocations]
-        return tuple(
-            self._inside(invocation, chain, chain.texts)
+        texts = [
+            self._inside(invocation, chain, chain.texts, chain.text_arguments)
             for invocation, chain in chains
             if chain.texts is not None and recognise(invocation, self.expander) is None
-        )
+        ]
+        for invocation, chain in chains:
+            written, words = self._heredoc_of(invocation, chain), chain.script_words()
+            if written is not None and written.text is not None and words is not None:
+                field = Field(written.text, self.expander.line(written.node))
+                texts.append(self._inside(invocation, chain, (field,), tuple(words[1:])))
+        return tuple(texts)
 
-    def _inside(self, invocation: Invocation, chain: Chain, fields: tuple[Field, ...]) -> "Reading":
+    def _heredoc_of(self, invocation: Invocation, chain: Chain) -> Redirect | None:
+        """The heredoc that writes the script that a command starts, if that is its whole text."""
+        words = chain.script_words()
+        path = None if words is None or chain.texts is not None else words[0].text
+        if path is None or chain.remote is not None:
+            return None
+        resolve = self.expander.folders.resolve
+        place = resolve(path, chain.folder(invocation.state.cwd, resolve))
+        parts = [r for r in self.redirects if place is not None and r.path == place]
+        alone = len(parts) == 1 and parts[0].is_certain and not parts[0].appends
+        if not alone or parts[0].text is None:
+            return None
+        for other in self.invocations:
+            cwd, names = other.state.cwd, [f.text for f in other.fields]
+            given = any(name is not None and resolve(name, cwd) == place for name in names[1:])
+            inside = parts[0].node.start_byte <= other.node.start_byte < parts[0].node.end_byte
+            if given and not inside and names[0] not in _HARMLESS and other is not invocation:
+                return None  # it may be changed there
+        return parts[0]
+
+    @property
+    def started_heredocs(self) -> frozenset[str]:
+        """The files of heredocs that are started as scripts, and read as such."""
+        chains = [(i, Chain.of(i.fields, is_launcher)) for i in self.invocations]
+        found = [self._heredoc_of(invocation, chain) for invocation, chain in chains]
+        own = {redirect.path for redirect in found if redirect is not None and redirect.path}
+        return frozenset(own).union(*(inner.started_heredocs for inner in self.inner))
+
+    def _inside(
+        self,
+        invocation: Invocation,
+        chain: Chain,
+        fields: tuple[Field, ...],
+        arguments: tuple[Field, ...] | None,
+    ) -> "Reading":
         """The text of a command as a script of its own, in the state that it is started in."""
         text = Text.of(fields, self.expander.line_at)
         environ = self.expander.environ
@@ -110,7 +151,7 @@ class Reading:
             functions=dict(before.functions) if chain.is_eval else {},
             exported=frozenset(variables) if not chain.is_eval else before.exported,
             unset=before.unset,
-            positional=before.positional if chain.is_eval else chain.text_arguments,
+            positional=before.positional if chain.is_eval else arguments,
             cwd=None if chain.remote is not None else folder,
         )
         expander = InnerExpander(
@@ -230,6 +271,8 @@ class Reading:
             chain = Chain.of(invocation.fields, is_launcher)
             words = chain.script_words()
             if words is None or chain.texts is not None:
+                continue
+            if self._heredoc_of(invocation, chain) is not None:
                 continue
             state = invocation.state
             environment = {n: a for n, a in self._assignments(state).items() if a.exported}

@@ -234,7 +234,7 @@ class Script:
             command.launcher,
             command.entry,
             command.cwd,
-            {document.path: document.text for document in documents(reading)},
+            {d.path: d.text for d in documents(reading) if d.path not in reading.started_heredocs},
         )
 
     def _edited(self, edits: list[Edit], wanted: "_Facts", name: str) -> "Script":

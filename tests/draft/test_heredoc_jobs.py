@@ -273,3 +273,19 @@ engine.step()
     text = overlay(project, Sources(root), Candidate.of(values)).files["train.sh"]
     assert "STAGE=1\n" in text
     assert '"stage": $STAGE, "overlap_comm": true, "reduce_bucket_size": 125000000}' in text
+
+
+def test_a_launch_script_in_a_heredoc_is_drafted_and_changed(write: Write) -> None:
+    script = (
+        "cat > start.sh <<'EOF'\ntorchrun --nproc_per_node 2 run.py --batch-size 8\nEOF\n"
+        "bash start.sh\n"
+    )
+    program = RUN.partition("EOF' > run.py\n")[2].partition("EOF\n")[0]
+    files = {"run.py": program, "model.py": "from torch.nn import Linear as Model\n"}
+    root = write({"go.sh": script, **files})
+    found = read(root / "go.sh")
+    assert facts(found)["processes"] == 2
+    assert found.project.launch.script == "go.sh"
+    assert found.project.sinks == {"flag:--out": "fresh"}
+    made = overlay(found.project, Sources(root), Candidate.of({"dataloader_workers": 4}))
+    assert "--num-workers 4" in made.files["go.sh"]

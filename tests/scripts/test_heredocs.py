@@ -1,7 +1,8 @@
 """Files that a script writes by heredocs: read as bash writes them, and changed in place."""
 
 import pytest
-from real_shell import RealShell
+from real_shell import RealShell, spread
+from real_shell import read as read_words
 
 from infrarsi.errors import UserError
 from infrarsi.scripts import Document, Script
@@ -155,3 +156,37 @@ def test_lines_of_the_file_have_their_place_in_the_script() -> None:
 def test_a_program_behind_a_heredoc_is_found() -> None:
     read = Script.parse("cat > cfg.yaml <<EOF && torchrun train.py\na: 1\nEOF\n", "train.sh")
     assert read.training_command().entry == "train.py"
+
+
+STARTED = {  # a heredoc that is started as a script
+    "quoted": "cat <<'EOF' > run.sh\ntorchrun train.py --lr 3 \\\n  --x $1\nEOF\nbash run.sh a\n",
+    "expanded": "N=2\ncat > run.sh <<EOF\n#!/bin/bash\nP=4\ntorchrun train.py --lr 3 --n $N "
+    '--p \\$P --x "a b" \\$1\nEOF\nchmod +x run.sh\n./run.sh 7\n',
+    "in a folder": "mkdir -p d\ncat > d/run.sh <<EOF\ncd d\ntorchrun ../train.py --lr 3\nEOF\n"
+    "sh d/run.sh\n",
+}
+
+
+@pytest.mark.parametrize("text", STARTED.values(), ids=STARTED.keys())
+def test_a_script_in_a_heredoc_is_read_and_edited(text: str, shell: RealShell) -> None:
+    started = Script.parse(text, "train.sh")
+    (before,) = shell.run(text)
+    assert spread(before.arguments) == read_words(started)
+    assert started.calls() == ()
+    edits = (
+        started.with_flag("--lr", "0.5"),
+        started.with_flag("--seed", "$x"),
+        started.without_flag("--lr"),
+        started.with_env("FOO", "1"),
+    )
+    for edited_script in edits:
+        (after,) = shell.run(edited_script.text)
+        assert sorted(spread(after.arguments)) == sorted(read_words(edited_script))
+    assert after.environment["FOO"] == "1"
+
+
+@pytest.mark.parametrize("more", ["sed -i s/3/4/ run.sh\n", 'echo "--a 3" >> run.sh\n'])
+def test_a_script_in_a_heredoc_that_is_changed_is_not_read(more: str) -> None:
+    text = "cat <<'EOF' > run.sh\ntorchrun train.py --lr 3\nEOF\n" + more + "bash run.sh\n"
+    with pytest.raises(UserError, match="no command that starts training"):
+        Script.parse(text, "train.sh").training_command()
