@@ -107,8 +107,11 @@ class Judge(Protocol):
         """The reference, measured."""
         ...
 
-    def verdict(self, result: ExecutionResult) -> Verdict:
-        """All 16 checks of one execution against the reference."""
+    def verdict(self, result: ExecutionResult, beside: ExecutionResult | None = None) -> Verdict:
+        """All 16 checks of one execution against the reference.
+
+        `beside` is the untouched job's run of the same pair.
+        """
         ...
 
     def without_effect(self, result: ExecutionResult, variables: Mapping[str, str]) -> str:

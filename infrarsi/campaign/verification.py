@@ -231,7 +231,8 @@ class Verification:
             self._desk.parts.status(f"    pair {index + 1}: {what} is running")
             name = f"pair-{contender.candidate.id}-{index + 1:02d}{arm}"
             results[arm] = self._run(bench, who, name, RunKind.TIMED)
-        verdict = self._judge.verdict(results["B"])
+        ran = results["A"].outcome is Outcome.OK
+        verdict = self._judge.verdict(results["B"], results["A"] if ran else None)
         for arm, name in (("A", "the job as it is"), ("B", "the candidate")):
             if results[arm].outcome is not Outcome.OK:
                 what = f"{results[arm].outcome.sentence}: {results[arm].reason}"

@@ -233,11 +233,11 @@ class ReferenceJudge:
             has_uneven_rows=any(each.has_uneven_rows for each in first.updates),
         )
 
-    def verdict(self, result: ExecutionResult) -> Verdict:
+    def verdict(self, result: ExecutionResult, beside: ExecutionResult | None = None) -> Verdict:
         """All 16 checks of one execution against the reference."""
         from infrarsi.verify import judge
 
-        return judge(self._evidence, result, self._project)
+        return judge(self._evidence, result, self._project, beside)
 
     def without_effect(self, result: ExecutionResult, variables: Mapping[str, str]) -> str:
         """What did not arrive, or that the record and the time are those of the reference."""

@@ -84,9 +84,10 @@ def rejudge(run: RunDirectory, events: tuple[Mapping[str, Any], ...]) -> list[Ju
         for result in results
         if evidence.like(result.kind) is not None and result is not evidence.perturbed
     ]
-    for execution_id, then in _verdicts(events):
+    for execution_id, beside_id, then in _verdicts(events):
         result = run.read_receipt(execution_id)
-        now = judge(evidence, result, project)
+        beside = run.read_receipt(beside_id) if beside_id else None
+        now = judge(evidence, result, project, beside)
         judged.append(Judged(execution_id, str(result.kind), then, now))
     return judged + _longer(run, events, evidence, project)
 
@@ -128,15 +129,20 @@ def _last_of(name: str, events: tuple[Mapping[str, Any], ...]) -> str:
     return str(ran[-1])
 
 
-def _verdicts(events: tuple[Mapping[str, Any], ...]) -> Iterator[tuple[str, Verdict]]:
-    """(execution, verdict) of every trial, audit and pair that the journal has a verdict of."""
+def _verdicts(events: tuple[Mapping[str, Any], ...]) -> Iterator[tuple[str, str | None, Verdict]]:
+    """Every trial, audit and pair that the journal has a verdict of.
+
+    (execution, the untouched job's run of the same pair, verdict)
+    """
     for event in events:
         if event["event"] not in ("trial", "audit", "pair") or not event.get("verdict"):
             continue
-        execution_id = event.get("execution_id") or _last_of(
-            f"pair-{event['candidate_id']}-{event['index'] + 1:02d}B", events
-        )
-        yield str(execution_id), Verdict.from_dict(event["verdict"])
+        verdict = Verdict.from_dict(event["verdict"])
+        if event.get("execution_id"):
+            yield str(event["execution_id"]), None, verdict
+            continue
+        pair = f"pair-{event['candidate_id']}-{event['index'] + 1:02d}"
+        yield _last_of(f"{pair}B", events), _last_of(f"{pair}A", events), verdict
 
 
 def shown(judged: list[Judged], state: RunState) -> str:

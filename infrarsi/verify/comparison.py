@@ -26,12 +26,14 @@ class Comparison:
     """One run against the reference.
 
     `reference_result` is of the same kind where there is one (`same_kind`), else a timed run: work
-    and data are comparable across kinds, losses and times are not.
+    and data are comparable across kinds, losses and times are not. `beside` is the untouched job's
+    run of the same pair.
     """
 
     evidence: Evidence
     result: ExecutionResult
     project: Project
+    beside: ExecutionResult | None = None
 
     @property
     def same_kind(self) -> bool:
@@ -42,6 +44,12 @@ class Comparison:
     def reference_result(self) -> ExecutionResult:
         """The reference run to compare with."""
         return self.evidence.like(self.result.kind) or self.evidence.timed[0]
+
+    @cached_property
+    def untouched(self) -> tuple[tuple[ExecutionResult, Joined], ...]:
+        """Every timed run of the untouched job, joined over ranks."""
+        known = zip(self.evidence.timed, self.evidence.timed_runs, strict=True)
+        return (*known, *([(self.beside, join(self.beside))] if self.beside else []))
 
     @cached_property
     def reference(self) -> Joined:

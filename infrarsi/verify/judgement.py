@@ -10,14 +10,22 @@ from infrarsi.verify.invariants import INVARIANTS
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-def judge(evidence: Evidence, result: ExecutionResult, project: Project) -> Verdict:
+def judge(
+    evidence: Evidence,
+    result: ExecutionResult,
+    project: Project,
+    beside: ExecutionResult | None = None,
+) -> Verdict:
     """The verdict on a timed or an audit run; a pure function of its arguments.
+
+    `beside` is the untouched job's timed run of the same pair, if there is one: what other work on
+    the machine does to times it did to both.
 
     A check that is covered for the reference and cannot be judged here fails, since a signal that
     vanished may not pass; unless the run did not complete, where the missing signals say nothing
     more than `completes` does. `speed_reproduces` is not covered until pairs exist (`promotion`).
     """
-    comparison = Comparison(evidence, result, project)
+    comparison = Comparison(evidence, result, project, beside)
     results = list(_own_results(comparison))
     complete = next(r for r in results if r.check == "completes").status is Status.PASSED
     if complete and comparison.same_kind:

@@ -235,7 +235,7 @@ class FakeJudge:
         idle = _settings(result.log_tail) in self._world.idle_points
         return "without effect: as the reference" if idle else ""
 
-    def verdict(self, result: ExecutionResult) -> Verdict:
+    def verdict(self, result: ExecutionResult, beside: ExecutionResult | None = None) -> Verdict:
         wrong = _settings(result.log_tail) in self._world.wrong_points
         if result.outcome is not Outcome.OK:
             wrong = True

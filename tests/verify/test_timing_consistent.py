@@ -159,3 +159,16 @@ def test_a_bound_that_the_reference_exceeds_itself_is_not_held_against_a_candida
     evidence = reference_evidence(runs, optimizer_steps=STEPS)
     run = on_gpu(made.run(Job(seed=9, step_s=0.09)), 40 * 10**9)
     assert timing_consistent.judge(Comparison(evidence, run, PROJECT)).status is Status.PASSED
+
+
+def test_what_the_untouched_run_of_a_pair_does_as_well_is_the_machine_s() -> None:
+    def late(seed: int) -> ExecutionResult:
+        run = made.run(Job(seed=seed))
+        return replace(run, command_s=run.command_s + 2.0)
+
+    alone = Comparison(EVIDENCE, late(9), PROJECT)
+    beside = Comparison(EVIDENCE, late(9), PROJECT, late(10))
+    quiet = Comparison(EVIDENCE, late(9), PROJECT, made.run(Job(seed=10)))
+    assert timing_consistent.judge(alone).status is Status.FAILED
+    assert timing_consistent.judge(beside).status is Status.PASSED
+    assert timing_consistent.judge(quiet).status is Status.FAILED

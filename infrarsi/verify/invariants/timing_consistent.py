@@ -36,6 +36,9 @@ Speed is read off the harness's clock in another process; here the rest is held 
   this run does not (`infrarsi.verify.printed_times`).
 - *Problems.* Whatever the witness noted about a replaced clock or hook is a failure.
 
+"The reference's runs" are those before the search and, for a run of a pair, the untouched job's of
+the same pair: other work on the machine stretches starts, ends and single steps of both.
+
 Steps that were looked at closely are left out, as in the measurement. Audit runs are never timed:
 their clocks are compared, their durations are not. One-off time (start, compile, warm-up) is
 measured apart and charged to the planned run; a job that ends early is the business of `completes`.
@@ -92,7 +95,7 @@ def judge(comparison: Comparison) -> CheckResult:
 
 
 def _timed(comparison: Comparison) -> CheckResult:
-    ours, theirs = comparison.evidence.measurements, measure(comparison.result)
+    ours, theirs = _untouched_times(comparison), measure(comparison.result)
     if not ours or theirs is None:
         return uncovered(CHECK, "no step has a duration")
     found = (
@@ -110,6 +113,11 @@ def _timed(comparison: Comparison) -> CheckResult:
         note = f"; its first step begins {later:.1f} s later, which is charged as a one-off"
         return passed(CHECK, hidden.reason + note)
     return hidden
+
+
+def _untouched_times(comparison: Comparison) -> tuple[Measurement, ...]:
+    beside = measure(comparison.beside) if comparison.beside else None
+    return (*comparison.evidence.measurements, *([beside] if beside else []))
 
 
 def _known_problems(comparison: Comparison) -> list[str]:
@@ -182,9 +190,7 @@ def _impossible(comparison: Comparison, theirs: Measurement) -> str:
 def _behind_the_last_step(comparison: Comparison) -> str:
     evidence, run = comparison.evidence, comparison.candidate
     found = _after_s(comparison.result, run)
-    known = [
-        _after_s(r, joined) for r, joined in zip(evidence.timed, evidence.timed_runs, strict=True)
-    ]
+    known = [_after_s(result, joined) for result, joined in comparison.untouched]
     ours = [seconds for seconds in known if seconds is not None]
     if found is None or not ours:
         return ""
@@ -201,11 +207,11 @@ def _behind_the_last_step(comparison: Comparison) -> str:
 
 def _compiled_exit_s(comparison: Comparison) -> float:
     """How much longer than the reference's a run's processes may take to exit for its compiler."""
-    evidence, run = comparison.evidence, comparison.candidate
-    compiled = _compile_s(run) - max(map(_compile_s, evidence.timed_runs))
+    untouched = comparison.untouched
+    compiled = _compile_s(comparison.candidate) - max(_compile_s(run) for _, run in untouched)
     if compiled < _COMPILED_S:
         return 0.0
-    more = _exit_s(comparison.result) - max(map(_exit_s, evidence.timed))
+    more = _exit_s(comparison.result) - max(_exit_s(result) for result, _ in untouched)
     return min(max(0.0, more), COMPILED_EXIT_S)
 
 
@@ -234,7 +240,7 @@ def _after_s(result: ExecutionResult, run: Joined) -> float | None:
 def _in_close_looks(comparison: Comparison, theirs: Measurement) -> str:
     found = _look_excess_s(comparison.candidate, theirs)
     evidence = comparison.evidence
-    timed = zip(evidence.timed_runs, map(measure, evidence.timed), strict=True)
+    timed = [(run, measure(result)) for result, run in comparison.untouched]
     known = [_look_excess_s(run, times) for run, times in timed if times]
     ours = [seconds for seconds in known if seconds is not None]
     if found is None or not ours:
@@ -259,7 +265,7 @@ def _look_excess_s(run: Joined, times: Measurement) -> float | None:
 
 
 def _hidden(comparison: Comparison, theirs: Measurement) -> CheckResult:
-    ours = comparison.evidence.measurements
+    ours = _untouched_times(comparison)
     step = comparison.evidence.step_time_s
     # Not before the reference is steady: an evaluation may be cut off with its warm-up alone.
     first = max(m.first_steady for m in ours)
