@@ -67,12 +67,14 @@ def killed(after_kill: Killed) -> Iterator[Killed]:
     after_kill.restore()
 
 
+@pytest.mark.slow
 def test_nothing_of_a_killed_run_is_left(killed: Killed) -> None:
     assert "trial  1 " in killed.out
     assert killed.left == []
     assert not list(Path(killed.site.folder, killed.run).glob("receipts/*/work"))
 
 
+@pytest.mark.slow
 def test_a_killed_run_says_how_to_complete_it(killed: Killed) -> None:
     report = killed.site.infrarsi("report")
     assert (report.code, report.err) == (0, "")
@@ -85,6 +87,7 @@ def test_a_killed_run_says_how_to_complete_it(killed: Killed) -> None:
     assert f"\n  fix: complete it with `infrarsi finish {killed.run}`" in applied.message
 
 
+@pytest.mark.slow
 def test_a_run_is_not_resumed_under_another_contract(killed: Killed) -> None:
     text = killed.contract_text.replace("loss_tolerance: 0.03", "loss_tolerance: 0.3")
     killed.contract.write_text(text)
@@ -94,6 +97,7 @@ def test_a_run_is_not_resumed_under_another_contract(killed: Killed) -> None:
     assert "invariants changed" in done.message
 
 
+@pytest.mark.slow
 def test_a_second_process_is_kept_out_and_a_second_interrupt_ends_at_once(killed: Killed) -> None:
     journal = Path(killed.site.folder, killed.run, "journal.jsonl")
     with journal.open("ab") as file:

@@ -86,7 +86,9 @@ def test_it_verifies_a_faster_job_and_touches_nothing(whole: Finished) -> None:
     done = whole.optimized
     assert (done.code, done.err) == (0, "")
     assert whole.after == whole.before
-    assert "Verified: 2." in done.out
+    found = re.search(r"^Verified: ([0-9.]+)x faster", done.out, re.M)
+    assert found is not None
+    assert 1.5 < float(found[1]) < 3.0  # twice as fast on a quiet machine
     assert "num_workers=2" in done.out
     assert f"Write it with `infrarsi apply --write .infrarsi/runs/{whole.run.name}`." in done.out
 

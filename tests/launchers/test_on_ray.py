@@ -174,6 +174,7 @@ def test_the_end_of_the_search_stops_what_runs_and_delivers_it(lab: Lab) -> None
     assert is_gone(pids[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["NodeRunner", "ExecutionTrainable"])
 def test_a_killed_actor_is_an_infrastructure_failure_and_the_search_goes_on(
     lab: Lab, victim: str

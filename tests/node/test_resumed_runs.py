@@ -83,6 +83,7 @@ def kept(bed: Path) -> ExecutionResult:
     return execute(bed, "first", f"python train.py --out {SINKS_TOKEN}/out", keep_checkpoints=True)
 
 
+@pytest.mark.slow
 def test_an_audit_lists_what_was_left_and_keeps_it_on_request(
     bed: Path, kept: ExecutionResult
 ) -> None:
@@ -96,6 +97,7 @@ def test_an_audit_lists_what_was_left_and_keeps_it_on_request(
     assert (bed / "first" / "checkpoints" / "sinks" / "out" / "last.pt").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_laid_beside", [True, False], ids=["named", "put back"])
 def test_a_run_resumes_from_what_was_kept_and_leaves_it_as_it_was(
     bed: Path, kept: ExecutionResult, is_laid_beside: bool

@@ -207,6 +207,7 @@ def test_at_most_three_are_ranked_for_verification() -> None:
     assert [changed(space, p) for p in ranked] == [{"k3": "v1"}, {"k2": "v1"}, {"k1": "v1"}]
 
 
+@pytest.mark.slow
 def test_the_ranking_picks_better_than_the_luckiest_measurement() -> None:
     space = simple_space([[Effect(0.0, 0.03)] for _ in range(5)])
     apart = []
@@ -276,7 +277,7 @@ def test_a_proposal_takes_less_than_a_tenth_of_a_second(size: str) -> None:
     assert median(taken[1:]) < 0.1
 
 
-@pytest.mark.parametrize("noise", [0.01, 0.05])
+@pytest.mark.parametrize("noise", [pytest.param(0.01, marks=pytest.mark.slow), 0.05])
 def test_a_job_like_the_example_is_tuned_without_detours(noise: float) -> None:
     shares, early_detours = [], []
     for seed in range(12):

@@ -455,6 +455,7 @@ def test_line_that_arrives_late_at_a_busy_harness_is_no_cheat():
     assert judge(EVIDENCE, made.run(Job(seed=9), tamper), PROJECT).failed == ()
 
 
+@pytest.mark.slow
 def test_reference_against_itself_is_the_same_job_over_many_noisy_runs():
     failed = []
     for seed in range(200):

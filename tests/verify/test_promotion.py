@@ -119,6 +119,7 @@ def test_reported_interval_covers_in_spite_of_early_stopping(gain):
     assert hits / repeats >= 0.95 - 0.023
 
 
+@pytest.mark.slow
 def test_campaign_of_three_useless_candidates_promotes_one_in_a_hundred_at_most():
     rng = np.random.default_rng(11)
     campaigns, promoted = 700, 0

@@ -74,7 +74,8 @@ def lines(stdout: str) -> list[object]:
     return [json.loads(line) for line in stdout.splitlines()]
 
 
-@pytest.mark.parametrize("kind", ["timed", pytest.param("audit", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["timed", "audit"])
 def test_graphs_breaks_recompiles_and_losses_are_those_of_the_bare_job(watch, tmp_path, kind):
     arguments = ("aot_eager", *MODES)
     text = JOB if kind == "timed" else JOB.replace("0.1,", "0.0,")  # audits turn dropout off

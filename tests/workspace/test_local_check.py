@@ -186,6 +186,7 @@ ATTENTION = """        att = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "old", "new"),
     [
