@@ -66,11 +66,11 @@ def cpu_s(command: list[str], cwd: Path) -> float:
 
 
 @pytest.mark.parametrize("call", [["--help"], ["report"]], ids=["help", "report"])
-def test_it_starts_in_thrice_the_cpu_time_of_its_two_libraries(
+def test_it_starts_in_six_times_the_cpu_time_of_its_two_libraries(
     folder: Path, call: list[str]
 ) -> None:
-    """Under 0.3 s over bare Python on a quiet machine; a slow one is slow for both."""
+    """Two to four times were measured; any of the heavy modules takes more than ten."""
     script = Path(sys.executable).with_name("infrarsi")
     bare = cpu_s([sys.executable, "-c", "pass"], folder)
     libraries = cpu_s([sys.executable, "-c", "import pydantic, typer.main"], folder)
-    assert cpu_s([str(script), *call], folder) - bare < 3.0 * (libraries - bare)
+    assert cpu_s([str(script), *call], folder) - bare < 6.0 * (libraries - bare)
