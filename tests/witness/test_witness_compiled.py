@@ -89,6 +89,7 @@ def test_graphs_breaks_recompiles_and_losses_are_those_of_the_bare_job(watch, tm
     assert {tuple(name.split(".")[-1] for name in step.elements) for step in steps} == {("x", "y")}
 
 
+@pytest.mark.slow
 def test_dropout_is_off_inside_compiled_models_in_an_audit(watch):
     audit = watch(JOB, "aot_eager", "model", kind="audit", steps=99)
     eager = watch(JOB.replace("0.1,", "0.0,"), "aot_eager", "eager", kind="timed", steps=99)

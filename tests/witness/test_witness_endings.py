@@ -105,7 +105,12 @@ def test_a_forked_child_that_trains_has_a_record_of_its_own(watch):
     assert len({rank.pid for rank in observed.ranks}) == 2
 
 
-@pytest.mark.parametrize("flag", ["-S", "-I", "-E"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "flag", ["-S", pytest.param("-I", marks=SLOW), pytest.param("-E", marks=SLOW)]
+)
 def test_without_site_or_environment_there_is_no_record(watch, flag):
     paths = [path for path in sys.path if path.endswith("site-packages")]
     text = "import sys; sys.path += sys.argv[1:]\n" + HEAD + "train(2)\nprint('ok')\n"
@@ -120,6 +125,7 @@ def test_a_scrubbed_environment_leaves_no_record(watch):
     assert observed.ranks == ()
 
 
+@pytest.mark.slow
 def test_a_crash_at_exit_leaves_a_sealed_record_and_the_exit_code(watch):
     text = HEAD + "import atexit\ntrain(3)\natexit.register(os.abort)\n"
     observed = watch(text)  # handlers run in reverse: the abort comes before the witness's own
@@ -162,6 +168,7 @@ for _ in range(3 + rank):
 """
 
 
+@pytest.mark.slow
 def test_ranks_that_end_at_different_steps_each_have_their_own_record(watch):
     command = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
     observed = watch(UNEVEN, command=command)

@@ -1,5 +1,6 @@
 """What the recipes make of every spelling that their tests know is never refused."""
 
+import pytest
 import test_recipe_compile as compile_
 import test_recipe_dataloader as dataloader
 import test_recipe_ddp as ddp
@@ -48,6 +49,7 @@ def spellings() -> dict[str, list[Files]]:
     }
 
 
+@pytest.mark.slow
 def test_no_recipe_is_refused_on_any_spelling() -> None:
     found = spellings()
     assert found.keys() == RECIPES.keys()
