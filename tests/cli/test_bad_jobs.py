@@ -59,6 +59,7 @@ def test_a_command_that_does_not_train(site: Site) -> None:
     assert "no process made an optimizer step that the witness could see" in done.message
 
 
+@pytest.mark.slow
 def test_a_job_without_a_step_within_its_time(site: Site) -> None:
     site.fill(train_py=("torch.manual_seed(0)", "time.sleep(1000)"))
     assert site.infrarsi("init", "job/train.sh").code == 0

@@ -219,6 +219,7 @@ def test_an_interrupt_while_recipes_are_tried_ends_the_run(site: Site, number: i
     assert [e for e in site.events() if e["event"] == "recipe"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
     [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM],
