@@ -151,10 +151,11 @@ class Reader:
     def _attribute(self, file: PythonFile, node: ast.Attribute, depth: int) -> list[Told]:
         if node.attr == "parent":
             return [_parent(told) for told in self.read(file, node.value, depth)]
+        wanted = _as_store(node)
         assigned = [
             value
             for target, value in self._assignments(file.tree)
-            if isinstance(target, ast.Attribute) and ast.dump(target) == _as_store(node)
+            if isinstance(target, ast.Attribute) and ast.dump(target) == wanted
         ]
         if assigned:
             return [told for value in assigned for told in self.read(file, value, depth)]
@@ -316,8 +317,9 @@ def _default(function: ast.FunctionDef, name: str) -> ast.expr | None:
 
 def _imports(file: PythonFile, name: str) -> bool:
     return any(
-        isinstance(node, ast.ImportFrom) and any((a.asname or a.name) == name for a in node.names)
-        for node in ast.walk(file.tree)
+        (alias.asname or alias.name) == name
+        for node in file.of(ast.ImportFrom)
+        for alias in node.names
     )
 
 

@@ -1,26 +1,15 @@
 """What reading a large repository may cost."""
 
 import ast
-import importlib.util
 import time
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from benchmark_module import load
 
 ROOT = Path(__file__).parents[2]
 LIMIT_CPU_S, LIMIT_MIB = 5.0, 300.0
 PARSE_S = 0.2  # CPU seconds for a MB of Python where the figures of the README were taken
-
-
-def _benchmark() -> ModuleType:
-    path = ROOT / "benchmarks" / "init_time.py"
-    spec = importlib.util.spec_from_file_location("init_time", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _parsing() -> float:
@@ -34,7 +23,7 @@ def _parsing() -> float:
 
 @pytest.mark.slow
 def test_a_repository_of_20000_files_is_drafted_within_its_budget(tmp_path: Path) -> None:
-    benchmark = _benchmark()
+    benchmark = load("init_time")
     script = benchmark.make(tmp_path / "repository")
     count = sum(1 for path in (tmp_path / "repository").rglob("*") if not path.is_dir())
     assert count >= benchmark.FILES

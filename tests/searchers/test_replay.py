@@ -1,12 +1,11 @@
 """The replay benchmark runs real tables through the proposers."""
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from benchmark_module import load
 
 ROOT = Path(__file__).parents[2]
 TABLES = sorted((ROOT / "benchmarks" / "tables").glob("*.jsonl"))
@@ -14,13 +13,7 @@ TABLES = sorted((ROOT / "benchmarks" / "tables").glob("*.jsonl"))
 
 @pytest.fixture(scope="module")
 def replay() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("replay", ROOT / "benchmarks" / "replay.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["replay"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load("replay")
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda p: p.stem)

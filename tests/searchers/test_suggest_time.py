@@ -1,29 +1,19 @@
 """What a proposal costs grows no faster than the history."""
 
-import importlib.util
-import sys
 import time
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+from benchmark_module import load
 
 from infrarsi.contract import ActiveTrial
 from searchers import HypothesisProposer
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "suggest_time.py"
-
 
 @pytest.fixture(scope="module")
 def suggest_time() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("suggest_time", BENCHMARK)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["suggest_time"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load("suggest_time")
 
 
 def cpu_s(benchmark: ModuleType, trials: int) -> float:

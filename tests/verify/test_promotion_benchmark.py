@@ -1,28 +1,19 @@
 """Whole simulated campaigns, selection from sixteen trials included: a short `promotion.py`."""
 
-import importlib.util
 import json
 import math
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
+from benchmark_module import load
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "promotion.py"
 CAMPAIGNS = 150
 
 
 @pytest.fixture(scope="module")
 def promotion() -> ModuleType:
     """The benchmark as a module."""
-    spec = importlib.util.spec_from_file_location("promotion", BENCHMARK)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["promotion"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load("promotion")
 
 
 @pytest.mark.parametrize("shape", ["normal", "heavy-tailed", "drifting"])

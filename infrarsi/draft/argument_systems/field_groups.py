@@ -84,14 +84,10 @@ def _words(value: Any) -> list[str]:
 def _metas(sources: Sources) -> dict[str, dict[str, Any]]:
     """What the metadata of fields says, by the place of the field."""
     found: dict[str, dict[str, Any]] = {}
-    for file in sources.files:
-        if _META not in file.text:
-            continue
-        for node in ast.walk(file.tree):
-            if isinstance(node, ast.AnnAssign) and node.value is not None:
-                meta = _meta(node.value)
-                if meta is not None:
-                    found[file.place(node)] = meta
+    for file, node in sources.of(ast.AnnAssign, _META):
+        meta = None if node.value is None else _meta(node.value)
+        if meta is not None:
+            found[file.place(node)] = meta
     return found
 
 
@@ -121,9 +117,8 @@ def _left_out(file: PythonFile, call: ast.Call) -> list[str] | None:
     if isinstance(given, ast.Name):
         values = [
             node.value
-            for node in ast.walk(file.tree)
-            if isinstance(node, ast.Assign)
-            and any(isinstance(t, ast.Name) and t.id == given.id for t in node.targets)
+            for node in file.of(ast.Assign)
+            if any(isinstance(t, ast.Name) and t.id == given.id for t in node.targets)
             and node.lineno < call.lineno
         ]
         given = max(values, key=lambda node: node.lineno, default=given)
