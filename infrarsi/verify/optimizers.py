@@ -3,9 +3,14 @@
 Settings are compared for parameters, not for groups: a patch may merge two groups of the same
 settings, or split one. So an optimizer at a step is a count of parameter elements for each distinct
 set of settings.
+
+Optimizers that share their parameters out over ranks (ZeRO, Megatron's distributed optimizer) hold
+another count on each rank than replicated ones, in flattened and padded pieces. What is compared
+then is the part that each set of settings has of all elements on all ranks; that every parameter
+moves as in the reference is judged by `optimizer_steps`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +58,14 @@ WRAPPERS = frozenset(
         *("ChainedOptimizer", "DistributedOptimizer"),
     )
 )
+SHARING = frozenset(
+    # wrappers whose inner optimizers hold one rank's part of the parameters
+    (
+        *("DeepSpeedZeroOptimizer", "DeepSpeedZeroOptimizer_Stage3", "BF16_Optimizer"),
+        *("DistributedOptimizer", "ZeroRedundancyOptimizer"),
+    )
+)
+_PADDING = 2e-3  # of all elements: flattened pieces are filled up to equal lengths
 _TOLERANCE = 1e-6  # relative: a rate kept in a float32 tensor is another number in its 8th digit
 
 
@@ -101,15 +114,70 @@ def change_steps(rank: RankRecord) -> set[int]:
     return {0} | {_index(change) for change in rank.settings}
 
 
-def settings_difference(ours: RankRecord, theirs: RankRecord, steps: list[int]) -> str:
-    """The first step with other settings, and which, in words; "" where there is none."""
-    if not theirs.optimizers:
-        return "no optimizer was seen"
-    changes = sorted(step for step in change_steps(ours) | change_steps(theirs) if step in steps)
-    for step in changes:
+def settings_difference(
+    pairs: Sequence[tuple[RankRecord, RankRecord]], steps: Sequence[int]
+) -> str:
+    """The first rank and step with other settings, and which, in words; "" where there is none.
+
+    `pairs` are ranks of the reference and of a run, as `structure.paired_ranks` gives them.
+    """
+    for ours, theirs in pairs:
+        if ours.optimizers and not theirs.optimizers:
+            return f"rank {theirs.rank}: no optimizer was seen"
+    found = next((text for pair in pairs if (text := _rank_difference(*pair, steps))), "")
+    if found and any(_shares_out(rank) for pair in pairs for rank in pair):
+        return _parts_difference(pairs, steps)
+    return found
+
+
+def _rank_difference(ours: RankRecord, theirs: RankRecord, steps: Sequence[int]) -> str:
+    if not ours.optimizers:
+        return ""
+    for step in sorted((change_steps(ours) | change_steps(theirs)) & set(steps)):
         difference = _difference(settings_at(ours, step), settings_at(theirs, step))
         if difference:
+            return f"rank {theirs.rank}: step {step}: {difference}"
+    return ""
+
+
+def _shares_out(rank: RankRecord) -> bool:
+    return any(_name(line) in SHARING for line in rank.optimizers if isinstance(line, dict))
+
+
+def _parts_difference(pairs: Sequence[tuple[RankRecord, RankRecord]], steps: Sequence[int]) -> str:
+    """As `settings_difference`, of the parts that settings have of all elements on all ranks."""
+    sides = [ours for ours, _ in pairs], [theirs for _, theirs in pairs]
+    changes: set[int] = set().union(*(change_steps(rank) for side in sides for rank in side))
+    for step in sorted(changes & set(steps)):
+        ours, theirs = (_parts_at(side, step) for side in sides)
+        if difference := _part_difference(ours, theirs):
             return f"step {step}: {difference}"
+    return ""
+
+
+def _parts_at(ranks: Sequence[RankRecord], step: int) -> dict[Settings, float]:
+    counts: dict[Settings, int] = {}
+    for rank in ranks:
+        for settings, numel in settings_at(rank, step).items():
+            counts[settings] = counts.get(settings, 0) + numel
+    total = sum(counts.values()) or 1
+    return {settings: numel / total for settings, numel in counts.items()}
+
+
+def _part_difference(ours: dict[Settings, float], theirs: dict[Settings, float]) -> str:
+    left = dict(theirs)
+    for wanted, part in ours.items():
+        same = [other for other in left if same_settings(wanted, other)]
+        found = sum(left.pop(other) for other in same)
+        if not same and left:
+            near = min(left, key=lambda other: len(_changed(wanted, other)))
+            return f"{', '.join(_changed(wanted, near))} ({left[near]:.1%} of the parameters)"
+        if abs(found - part) > _PADDING:
+            return (
+                f"{found:.1%} of the parameters have {_text(wanted)}, in the reference {part:.1%}"
+            )
+    if sum(left.values()) > _PADDING:
+        return f"{sum(left.values()):.1%} of the parameters have {_text(next(iter(left)))}, new"
     return ""
 
 

@@ -427,6 +427,45 @@ class TestRanks:
         assert found["grad_norm_within_tol"].status is Status.PASSED
         assert found["same_model"].status is Status.PASSED
 
+    def shared_out(self, change=lambda group: group):
+        """Both ranks optimize half of the parameters, as ZeRO does, in padded pieces."""
+
+        def shared(rank):
+            inner = rank.optimizers[0]
+            pieces = [{**g, "tensors": 1, "numel": g["numel"] // 2 + 1} for g in inner["groups"]]
+            outer = {"name": "1:Zero", "cls": "deepspeed.runtime.DeepSpeedZeroOptimizer"}
+            inner = {**inner, "groups": [change(g) for g in pieces]}
+            return replace(rank, optimizers=(inner, {**outer, "groups": inner["groups"]}))
+
+        return shared
+
+    def test_optimizer_that_is_shared_out_is_the_same(self):
+        found = verdict_of(self.job, of_rank=self.shared_out())
+        assert found["same_model"].status is Status.PASSED
+
+    def test_part_that_is_optimized_otherwise_fails(self):
+        def decays(group):
+            return {**group, "settings": {**group["settings"], "weight_decay": 0.1}}
+
+        found = verdict_of(self.job, of_rank=self.shared_out(decays))["same_model"]
+        assert "100.0% of the parameters have adamw" in found.reason
+        assert "in the reference 98.0%" in found.reason
+
+    def test_part_that_is_not_optimized_fails(self):
+        def smaller(group):
+            return {**group, "numel": min(group["numel"], 512)}
+
+        found = verdict_of(self.job, of_rank=self.shared_out(smaller))["same_model"]
+        assert "of the parameters have adamw" in found.reason
+
+    def test_half_an_optimizer_without_sharing_fails(self):
+        def half(rank):
+            inner = self.shared_out()(rank).optimizers[0]
+            return replace(rank, optimizers=(inner,))
+
+        found = verdict_of(self.job, of_rank=half)["same_model"]
+        assert "1537 parameters have" in found.reason
+
 
 ENDS = {
     "a parameter stands still": (as_at_the_start("layer.bias"), "`layer.bias` stands still"),

@@ -19,6 +19,7 @@ What is asked for, of every trained model:
   draws masks of its own has a gradient of another function);
 - the optimizer: class by what it computes (`optimizers.FAMILIES`), and each parameter's settings at
   each step: learning rate, betas, epsilon, weight decay, momentum and whatever else a group holds.
+  Where ranks share the parameters out (ZeRO), the part of all elements that has each settings.
   How it is computed (`foreach`, `fused`, `capturable`) is left out; groups may be merged or split;
 - weights kept beside the model (averages, teachers) that change in the reference must be there and
   change. Whether they go the same way is part of `optimizer_steps`, as all paths are.
@@ -52,14 +53,14 @@ def judge(comparison: Comparison) -> CheckResult:
     if not result.ranks:
         return uncovered(CHECK, "no process left a record")
     steps = [update.index for update in comparison.reference.updates]
-    for ours, theirs in paired_ranks(reference, result):
-        difference = (
-            model_difference(ours, theirs)
-            or (ours.optimizers and settings_difference(ours, theirs, steps))
-            or _companions(ours, theirs)
-        )
+    pairs = paired_ranks(reference, result)
+    for ours, theirs in pairs:
+        difference = model_difference(ours, theirs) or _companions(ours, theirs)
         if difference:
             return failed(CHECK, f"rank {theirs.rank}: {difference}")
+    difference = settings_difference(pairs, steps)
+    if difference:
+        return failed(CHECK, difference)
     difference = _dropout(comparison) or _random(comparison) or _start(comparison)
     if difference:
         return failed(CHECK, difference)
