@@ -19,7 +19,7 @@ from infrarsi.contract import (
     Trial,
     Verdict,
 )
-from infrarsi.ports import Bench, Clock, Proposer, SearchLoop
+from infrarsi.ports import Bench, Clock, Progress, Proposer, SearchLoop
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,13 @@ class Judge(Protocol):
         """All 16 checks of one execution against the reference.
 
         `beside` is the untouched job's run of the same pair.
+        """
+        ...
+
+    def hopeless(self, progress: Progress, best_s: float, rivals: int) -> bool:
+        """Whether a running trial cannot become the best, whose steps take `best_s` seconds.
+
+        `rivals` are the same-job trials that the best one was chosen from.
         """
         ...
 

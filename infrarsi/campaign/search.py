@@ -27,7 +27,6 @@ from infrarsi.ports import Progress
 from infrarsi.runs import RunState
 
 _MAX_REFUSALS = 200
-_EARLY_STOP_STEPS = 8
 _COMPILE_ALLOWANCE_S = 300.0
 
 
@@ -226,10 +225,8 @@ class SearchSession:
         best = self.best
         if best is None or best.step_time_s is None or progress.step_time_s is None:
             return True
-        if progress.steps < _EARLY_STOP_STEPS:
-            return True
-        margin = max(0.10, 4 * self._judge.facts.step_log_sd)
-        if progress.step_time_s < best.step_time_s * (1 + margin):
+        rivals = sum(t.outcome is Outcome.OK and bool(t.same_job) for t in self.history)
+        if not self._judge.hopeless(progress, best.step_time_s, rivals):
             return True
         self._too_slow.add(execution_id)
         return False

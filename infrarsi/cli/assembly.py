@@ -1,5 +1,6 @@
 """Puts a campaign's parts together: the one place that knows every room."""
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -28,7 +29,7 @@ from infrarsi.contract import (
     Verdict,
 )
 from infrarsi.errors import Interrupted
-from infrarsi.ports import Clock, Proposer
+from infrarsi.ports import Clock, Progress, Proposer
 from infrarsi.runs import RunDirectory
 
 if TYPE_CHECKING:
@@ -238,6 +239,15 @@ class ReferenceJudge:
         from infrarsi.verify import judge
 
         return judge(self._evidence, result, self._project, beside)
+
+    def hopeless(self, progress: Progress, best_s: float, rivals: int) -> bool:
+        """Whether a running trial cannot become the best."""
+        from infrarsi.stats import MIN_STEPS, hopeless_margin
+
+        if progress.steps < MIN_STEPS or progress.step_time_s is None:
+            return False
+        margin = hopeless_margin(self._noise, rivals=rivals, steps=progress.steps)
+        return math.log(progress.step_time_s / best_s) > margin
 
     def without_effect(self, result: ExecutionResult, variables: Mapping[str, str]) -> str:
         """What did not arrive, or that the record and the time are those of the reference."""

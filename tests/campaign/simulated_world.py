@@ -231,6 +231,9 @@ class FakeJudge:
             dict.fromkeys(CHECKS, "covered"),
         )
 
+    def hopeless(self, progress: Progress, best_s: float, rivals: int) -> bool:
+        return bool(progress.step_time_s and progress.step_time_s > 1.1 * best_s)
+
     def without_effect(self, result: ExecutionResult, variables: Mapping[str, str]) -> str:
         idle = _settings(result.log_tail) in self._world.idle_points
         return "without effect: as the reference" if idle else ""
