@@ -1,15 +1,16 @@
 """What is believed of every point after a history: the three models put together."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from infrarsi.contract import ActiveTrial, Trial
+from infrarsi.contract import ActiveTrial, Learned, Space, Trial
 from searchers.evidence import Evidence, read_evidence
 from searchers.failures import FailureModel, FailurePosterior
 from searchers.features import Codes, Coding, Floats
+from searchers.lessons import learned
 from searchers.peak_memory import PeakMemoryModel, PeakMemoryPosterior
 from searchers.step_time import LACK_OF_FIT_SD, StepTimeModel, StepTimePosterior, TimedTrials
 
@@ -17,8 +18,8 @@ SUSPECT = 0.4  # probability from which a setting is called suspect
 ONE_OFF_SCALES = (0.05, 20.0)  # how far measured one-off costs may move the prior ones
 
 
-class Models:
-    """The models of one space, which turn a history into beliefs."""
+class _Side:
+    """The three models under one set of priors."""
 
     def __init__(self, coding: Coding, *, noise_log_sd: float) -> None:
         self.coding = coding
@@ -26,10 +27,43 @@ class Models:
         self.peak_memory = PeakMemoryModel(coding)
         self.failures = FailureModel(coding)
 
+    def fit(self, evidence: Evidence) -> "_Fitted":
+        """Step time and memory after the evidence, and how well these priors explain it."""
+        time, memory = self.step_time.fit(evidence.timed), self.peak_memory.fit(evidence.memory)
+        return _Fitted(
+            self, time, memory, time.log_evidence + (memory.log_evidence if memory else 0.0)
+        )
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    side: _Side
+    time: StepTimePosterior
+    memory: PeakMemoryPosterior | None
+    log_evidence: float
+
+
+class Models:
+    """The models of one space, which turn a history into beliefs.
+
+    `informed` is the same space with the effects that experience makes likely. Of the two sets of
+    priors that one is believed which explains the trials better; at first the informed one.
+    """
+
+    def __init__(
+        self, coding: Coding, *, noise_log_sd: float, informed: Space | None = None
+    ) -> None:
+        self.coding = coding
+        self._cold = _Side(coding, noise_log_sd=noise_log_sd)
+        self._sides = [self._cold]
+        if informed is not None:
+            self._sides.insert(0, _Side(Coding(informed), noise_log_sd=noise_log_sd))
+
     def learn(self, history: Sequence[Trial], active: Sequence[ActiveTrial]) -> "Beliefs":
         """The beliefs after `history`, each active trial imagined to end as predicted."""
         evidence = read_evidence(self.coding, history, active)
-        posterior = self.step_time.fit(evidence.timed)
+        best = max((side.fit(evidence) for side in self._sides), key=_log_evidence)
+        posterior = best.time
         if len(evidence.pending):
             pending, timed = evidence.pending, evidence.timed
             evidence = replace(
@@ -40,16 +74,27 @@ class Models:
                 ),
                 good=np.concatenate([evidence.good, np.ones(len(pending), dtype=bool)]),
             )
-            noise = self.step_time.noise_variance(pending)
+            noise = best.side.step_time.noise_variance(pending)
             posterior = posterior.imagining(pending, noise)
         return Beliefs(
-            self.coding,
+            best.side.coding,
             evidence,
             posterior,
-            self.peak_memory.fit(evidence.memory),
-            self.failures.fit(evidence.judged),
-            self.step_time.noise_log_sd,
+            best.memory,
+            best.side.failures.fit(evidence.judged),
+            best.side.step_time.noise_log_sd,
+            by_experience=best.side is not self._cold,
         )
+
+    def learned(self, history: Sequence[Trial]) -> Learned:
+        """What the trials say of single settings, under the space's own priors."""
+        evidence = read_evidence(self.coding, history, ())
+        fitted, failures = self._cold.fit(evidence), self._cold.failures.fit(evidence.judged)
+        return learned(self.coding, fitted.time, fitted.memory, failures, suspect=SUSPECT)
+
+
+def _log_evidence(fitted: _Fitted) -> float:
+    return fitted.log_evidence
 
 
 class Beliefs:
@@ -63,8 +108,11 @@ class Beliefs:
         memory: PeakMemoryPosterior | None,
         failures: FailurePosterior,
         noise_log_sd: float,
+        *,
+        by_experience: bool = False,
     ) -> None:
-        self._coding = coding
+        self.coding = self._coding = coding
+        self.by_experience = by_experience
         self._evidence = evidence
         self._time = time
         self._memory = memory

@@ -82,6 +82,25 @@ class FailurePosterior:
         """Whether something is believed to be bad, not only to be possibly so."""
         return bool(self._used)
 
+    def faults(self, least: float) -> list[tuple[list[tuple[int, int]], float]]:
+        """The values, alone or two together, that are bad with at least this probability.
+
+        Values as (dimension, code). Where a dimension is bad, each of its values is.
+        """
+        coding = self._suspects.coding
+        held = self._holds.astype(np.float64) @ self._weights.sum(axis=1)
+        values: dict[int, float] = {}
+        pairs = []
+        for suspect, share in zip(self._used, held.tolist(), strict=True):
+            columns = self._suspects.values_of(suspect)
+            if self._suspects.dimension_of(suspect) is None:
+                pairs.append(([coding.settings[c] for c in columns], share))
+            else:
+                for column in columns:
+                    values[column] = values.get(column, 0.0) + share
+        found = [*(([coding.settings[c]], share) for c, share in values.items()), *pairs]
+        return [(settings, min(share, 1.0)) for settings, share in found if share >= least]
+
     @property
     def blamed(self) -> dict[int, float]:
         """Probability, by dimension, that it alone (a value of it, or leaving it) is bad."""
@@ -163,7 +182,8 @@ class _Suspects:
         hot = coding.one_hot(rows)
         together = np.minimum(hot.T @ hot, 3.0)
         times_off = np.minimum(self.off(rows).sum(axis=0), 3.0)
-        of_value = (hazard * (1.0 - share))[self._dimensions]
+        odds = np.array([coding.dimensions[i].effects[v].failure_odds for i, v in coding.settings])
+        of_value = (hazard * (1.0 - share))[self._dimensions] * odds
         apart = self._dimensions[:, None] != self._dimensions[None, :]
         of_pair = np.where(apart, -np.log1p(-PAIR_PRIOR), 0.0)
         self.dimension: Floats = hazard * share * CLEARED**times_off
@@ -213,6 +233,14 @@ class _Suspects:
             return [suspect - self._num_values]
         pair = divmod(suspect - self._first_pair, self._num_values)
         return [int(self._dimensions[i]) for i in pair]
+
+    def values_of(self, suspect: int) -> list[int]:
+        """The columns of the values that it is about: one, all of a dimension, or a pair."""
+        if suspect < self._num_values:
+            return [suspect]
+        if suspect < self._first_pair:
+            return np.flatnonzero(self._dimensions == suspect - self._num_values).tolist()
+        return list(divmod(suspect - self._first_pair, self._num_values))
 
     def members(
         self, codes: Codes, hot: Floats, used: Sequence[int]

@@ -7,6 +7,8 @@ import numpy as np
 from infrarsi.contract import (
     ActiveTrial,
     Exhausted,
+    Experience,
+    Learned,
     NotYet,
     Point,
     Proposal,
@@ -41,14 +43,27 @@ class HypothesisProposer:
     """Expected improvement over the best same-job trial, per expected cost, times what may fail.
 
     Implements `infrarsi.ports.Proposer`. `noise_log_sd` is the noise of one trial's log step time
-    as calibrated, `max_trials` the budget of screens.
+    as calibrated, `max_trials` the budget of screens. With `stops` False it goes on when nothing
+    more is worth its trial.
     """
 
-    def __init__(self, space: Space, seed: int, *, noise_log_sd: float, max_trials: int) -> None:
+    def __init__(
+        self,
+        space: Space,
+        seed: int,
+        *,
+        noise_log_sd: float,
+        max_trials: int,
+        experience: Experience | None = None,
+        stops: bool = True,
+    ) -> None:
+        known = experience or Experience()
         self._coding = Coding(space)
-        self._models = Models(self._coding, noise_log_sd=noise_log_sd)
+        self._models = Models(self._coding, noise_log_sd=noise_log_sd, informed=known.space)
         self._candidates = Candidates(self._coding, seed)
         self._max_trials = max_trials
+        self._starts = [c for p in known.starts if (c := self._coding.encode(p)) is not None]
+        self._stops = stops
 
     def propose(
         self, history: Sequence[Trial], active: Sequence[ActiveTrial]
@@ -66,14 +81,19 @@ class HypothesisProposer:
         spent = sum(t.number > 0 and t.outcome.counts_as_screen for t in history) + len(active)
         # The last screen competes with nothing for time, so only its gain counts.
         power = COST_POWER if spent + 1 < self._max_trials else 0.0
-        starts = [incumbent, *beliefs.best_trials(3), *seeds(self._coding, beliefs.fits)]
+        starts = [
+            incumbent,
+            *beliefs.best_trials(3),
+            *self._starts,
+            *seeds(beliefs.coding, beliefs.fits),
+        ]
         found = self._candidates.best(
             lambda codes: self._score(beliefs, codes, incumbent, power), starts, taken
         )
         if found is None:
             return NotYet("every other point is running") if active else Exhausted(SPACE_EXHAUSTED)
         codes = found[0]
-        if not self._is_worth_it(beliefs, codes, incumbent):
+        if self._stops and not self._is_worth_it(beliefs, codes, incumbent):
             return NotYet("an active trial may change that") if active else Exhausted(NO_GAIN)
         return self._proposal(beliefs, codes, incumbent)
 
@@ -98,6 +118,10 @@ class HypothesisProposer:
         if not best:
             return self._coding.space.reference
         return self._coding.decode(self._pruned(beliefs, best[0]))
+
+    def learned(self, history: Sequence[Trial]) -> Learned:
+        """What the trials say of single settings; see `Learned`."""
+        return self._models.learned(history)
 
     def _score(self, beliefs: Beliefs, codes: Codes, incumbent: Codes, power: float) -> Floats:
         """What the points are ordered by, (n,): those that pay before those that do not.
@@ -143,6 +167,8 @@ class HypothesisProposer:
             f"{self._described(codes, incumbent)}; {low} to {high} its speed expected; "
             f"fits: {fits:.0%}, runs: {float(beliefs.runs(row)[0]):.0%}"
         )
+        if beliefs.by_experience:
+            why += "; by experience"
         avoided = [i for i in beliefs.suspects if codes[i] == self._coding.reference[i]]
         if avoided:
             names = ", ".join(self._coding.dimensions[i].name for i in avoided)

@@ -46,17 +46,32 @@ class MemoryTrials:
 
 
 class PeakMemoryPosterior:
-    """Belief on the peak of every point, as a mixture over the static part."""
+    """Belief on the peak of every point, as a mixture over the static part.
+
+    `log_evidence` is comparable between models of the same trials.
+    """
 
     def __init__(
         self,
         terms: Terms,
         parts: Sequence["_Part"],
         limit_bytes: float | None,
+        log_evidence: float,
     ) -> None:
         self._terms = terms
         self._parts = tuple(parts)
         self.limit_bytes = limit_bytes
+        self.log_evidence = log_evidence
+
+    def log_activations(self, codes: Codes) -> tuple[Floats, Floats]:
+        """Mean and deviation of each point's log activation memory over the reference's, (n,)."""
+        features = self._terms.features(codes)
+        found = [part.difference(features) for part in self._parts]
+        weights = np.array([part.weight for part in self._parts])
+        means, sds = np.array([m for m, _ in found]), np.array([s for _, s in found])
+        mean = weights @ means / weights.sum()
+        second = weights @ (sds**2 + means**2) / weights.sum()
+        return mean, np.sqrt(np.maximum(second - mean**2, 0.0))
 
     def fits(self, codes: Codes) -> Floats:
         """Probability that each point stays within the limit, (n,); 1 where no limit is known."""
@@ -116,6 +131,10 @@ class _Part:
         mean = features @ self.mean[:-1] + self.mean[-1]
         return mean, np.sqrt(variance + RESIDUAL_SD**2)
 
+    def difference(self, features: Floats) -> tuple[Floats, Floats]:
+        """Mean and deviation of what the settings alone do."""
+        return features @ self.mean[:-1], np.sqrt(self.information.variance(features))
+
     def log_room(self, limit: float) -> float:
         return float(np.log(max(limit - self.static, SMALLEST_SHARE * self.scale) / self.scale))
 
@@ -139,11 +158,13 @@ class PeakMemoryModel:
         parts = [self._part(trials, s, level, known, limit) for s in self._statics(level, limit)]
         evidence = np.array([p.log_evidence for p in parts])
         weights = np.exp(evidence - evidence.max())
-        weights /= weights.sum()
+        total = weights.sum()
+        weights /= total
         return PeakMemoryPosterior(
             self.terms,
             [replace(p, weight=float(w)) for p, w in zip(parts, weights, strict=True) if w > 1e-4],
             limit,
+            float(evidence.max() + np.log(total)),
         )
 
     def _statics(self, level: float, limit: float | None) -> list[float]:

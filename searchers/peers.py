@@ -13,6 +13,7 @@ import numpy as np
 from infrarsi.contract import (
     ActiveTrial,
     Exhausted,
+    Experience,
     NotYet,
     Outcome,
     Point,
@@ -288,11 +289,28 @@ SEARCHERS = (HYPOTHESIS, *_MAKERS)
 
 
 def make(
-    name: str, space: Space, seed: int, *, noise_log_sd: float = 0.01, max_trials: int = 16
+    name: str,
+    space: Space,
+    seed: int,
+    *,
+    noise_log_sd: float = 0.01,
+    max_trials: int = 16,
+    experience: Experience | None = None,
+    stops: bool = True,
 ) -> Proposer:
-    """The proposer of that name over `space`; one of `SEARCHERS`."""
+    """The proposer of that name over `space`; one of `SEARCHERS`.
+
+    Only the first has a use for `experience`, and only it stops before its budget.
+    """
     if name == HYPOTHESIS:
-        return HypothesisProposer(space, seed, noise_log_sd=noise_log_sd, max_trials=max_trials)
+        return HypothesisProposer(
+            space,
+            seed,
+            noise_log_sd=noise_log_sd,
+            max_trials=max_trials,
+            experience=experience,
+            stops=stops,
+        )
     if name not in _MAKERS:
         raise UserError(
             f"`--searcher` is {name!r}, but must be one of {', '.join(SEARCHERS)}",

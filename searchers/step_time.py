@@ -39,13 +39,15 @@ class StepTimePosterior:
     """Belief on log step time over the reference, after some trials.
 
     `mean` (T,) belongs to the T terms; `prior_scale` is what the prior deviations were multiplied
-    by: above 1 the trials came out otherwise than the priors said.
+    by: above 1 the trials came out otherwise than the priors said. `log_evidence` is comparable
+    between models of the same trials.
     """
 
     def __init__(self, terms: Terms, fit: "_Fit") -> None:
         self._terms = terms
         self._fit = fit
         self.prior_scale = fit.scale
+        self.log_evidence = fit.score
         self.mean: Floats = fit.mean[: len(terms.prior_mean)]
 
     def predict(self, codes: Codes) -> tuple[Floats, Floats]:

@@ -17,6 +17,7 @@ from infrarsi.contract.execution import (
     RunKind,
     SnapshotRef,
 )
+from infrarsi.contract.learned import Experience, Fault, Learned, LearnedEffect, Normal
 from infrarsi.contract.outcome import Outcome
 from infrarsi.contract.places import Place, PlaceChange, PlaceKind, Scalar
 from infrarsi.contract.project import (
@@ -34,7 +35,7 @@ from infrarsi.contract.project import (
 from infrarsi.contract.record import RankRecord, StepRecord
 from infrarsi.contract.space import Dimension, DimensionKind, Effect, Point, Space, point_key
 from infrarsi.contract.touch import AREAS, Touch
-from infrarsi.contract.trial import ActiveTrial, Exhausted, NotYet, Proposal, Trial
+from infrarsi.contract.trial import ActiveTrial, Exhausted, NotYet, Proposal, Setting, Trial
 from infrarsi.contract.verdict import CHECKS, LAYERS, CheckResult, Status, Verdict
 
 __all__ = [
@@ -59,9 +60,14 @@ __all__ = [
     "ExecutionRequest",
     "ExecutionResult",
     "Exhausted",
+    "Experience",
+    "Fault",
     "Knob",
     "Launch",
+    "Learned",
+    "LearnedEffect",
     "NodeInfo",
+    "Normal",
     "NotYet",
     "Outcome",
     "Overlay",
@@ -77,6 +83,7 @@ __all__ = [
     "RankRecord",
     "RunKind",
     "Scalar",
+    "Setting",
     "SnapshotRef",
     "Space",
     "Status",

@@ -25,6 +25,7 @@ class Effect:
 
     `log_time`: change of log step time, mean and standard deviation (negative is faster).
     `log_memory`: change of log activation memory, likewise. `one_off_s`: extra start-up cost, cold.
+    `failure_odds`: how many times likelier than others the value is to make a trial fail.
     """
 
     log_time: float = 0.0
@@ -32,6 +33,7 @@ class Effect:
     log_memory: float = 0.0
     log_memory_sd: float = 0.15
     one_off_s: float = 0.0
+    failure_odds: float = 1.0
 
 
 @dataclass(frozen=True)
