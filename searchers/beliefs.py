@@ -159,6 +159,10 @@ class Beliefs:
         """Probability of fitting into memory; 1 where nothing is known of it."""
         return np.ones(len(codes)) if self._memory is None else self._memory.fits(codes)
 
+    def peak(self, codes: Codes) -> tuple[Floats, Floats] | None:
+        """Mean and deviation of the peak in bytes; None where nothing is known of it."""
+        return None if self._memory is None else self._memory.predict(codes)
+
     def runs(self, codes: Codes) -> Floats:
         """Probability of running as the same job, memory aside."""
         return self._failures.runs(codes)

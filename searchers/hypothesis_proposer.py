@@ -159,13 +159,14 @@ class HypothesisProposer:
     def _proposal(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> Proposal:
         row = codes[None, :]
         mean, sd = beliefs.log_time(row)
-        fits = float(beliefs.fits(row)[0])
+        fits, runs = float(beliefs.fits(row)[0]), float(beliefs.runs(row)[0])
+        peak = beliefs.peak(row)
         point = self._coding.decode(codes)
         gain, gain_sd = beliefs.gain(row, incumbent)
         low, high = (_factor(float(gain[0] + s * gain_sd[0])) for s in (-1.0, 1.0))
         why = (
             f"{self._described(codes, incumbent)}; {low} to {high} its speed expected; "
-            f"fits: {fits:.0%}, runs: {float(beliefs.runs(row)[0]):.0%}"
+            f"fits: {fits:.0%}, runs: {runs:.0%}"
         )
         if beliefs.by_experience:
             why += "; by experience"
@@ -173,7 +174,16 @@ class HypothesisProposer:
         if avoided:
             names = ", ".join(self._coding.dimensions[i].name for i in avoided)
             why += f"; without {names}, suspect of a failure"
-        return Proposal(point, why, float(mean[0]), float(sd[0]), fits)
+        return Proposal(
+            point,
+            why,
+            expected_log_time=float(mean[0]),
+            expected_log_time_sd=float(sd[0]),
+            fits=fits,
+            runs=runs,
+            expected_peak_bytes=float(peak[0][0]) if peak else None,
+            expected_peak_sd_bytes=float(peak[1][0]) if peak else None,
+        )
 
     def _described(self, codes: Codes, incumbent: Codes) -> str:
         names = self._coding.dimensions

@@ -144,7 +144,16 @@ def searched(log: Log) -> None:
             candidate=candidate.to_dict(),
             candidate_id=candidate.id,
             why="it is expected to help",
-            proposal={"point": point, "why": "it is expected to help"},
+            proposal={
+                "point": point,
+                "why": "it is expected to help",
+                "expected_log_time": -0.6,
+                "expected_log_time_sd": 0.1,
+                "fits": 0.9,
+                "runs": 1.0,
+                "expected_peak_bytes": 4.0 * (1 << 30),
+                "expected_peak_sd_bytes": 0.5 * (1 << 30),
+            },
         )
         execution(log, name, "search", 100.0 + 12 * number, outcome=outcome)
         log.add(

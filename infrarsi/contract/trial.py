@@ -58,8 +58,10 @@ class ActiveTrial:
 class Proposal:
     """What to try next, and what the proposer expects of it.
 
-    `expected_log_time` is relative to the reference (negative is faster); `fits` is the
-    probability that it fits into memory. `why` is one line for the report.
+    `expected_log_time` is relative to the reference (negative is faster), `expected_peak_bytes` the
+    peak of a rank if memory had no end; each with its standard deviation. `fits` and `runs` are the
+    probabilities that it fits into memory, and that it otherwise runs as the same job. `why` is one
+    line for the report.
     """
 
     point: Point
@@ -67,6 +69,9 @@ class Proposal:
     expected_log_time: float | None = None
     expected_log_time_sd: float | None = None
     fits: float | None = None
+    runs: float | None = None
+    expected_peak_bytes: float | None = None
+    expected_peak_sd_bytes: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-encodable form."""

@@ -6,6 +6,7 @@ from typing import Any
 from infrarsi.contract import CHECKS, LAYERS, Status, Verdict
 from infrarsi.contract.secrecy import without_secrets
 from infrarsi.contract.wording import counted, why_stopped
+from infrarsi.report.expectations import expectations
 from infrarsi.report.recipes import recipes_table
 from infrarsi.report.tables import gib, seconds, speedup, table
 from infrarsi.report.warnings import noise_warning, planned_note
@@ -28,6 +29,7 @@ def report(state: RunState, *, patch: str = "", run: str = "") -> str:
         _same_job(state),
         _reference(state),
         _trials(state),
+        expectations(state),
         _verification(state),
         recipes_table(state),
         _cost(state),

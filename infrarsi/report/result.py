@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from infrarsi.runs import RunState, costs_of
+from infrarsi.runs import RunState, calibration_of, costs_of, within
 
 SCHEMA = "infrarsi-result-v1"
 
@@ -51,6 +51,23 @@ def result(state: RunState) -> dict[str, Any]:
         "wall_s": state.wall_s,
         "overhead_per_trial_s": costs.overhead_per_trial_s,
         "llm": {"model": llm.get("backend", "none"), "calls": 0, "tokens": 0, "usd": None},
+        "calibration": _calibration(state),
         "coverage": dict(state.reference.get("coverage", {})),
         "stopped_by": state.stopped_by,
+    }
+
+
+def _calibration(state: RunState) -> dict[str, Any]:
+    """How many of the searcher's predictions were measured, and how far they were right."""
+    found = calibration_of(state)
+    speed, peak = list(found.speed.values()), list(found.peak.values())
+    return {
+        "trials": len(speed),
+        "in_80": within(speed, 0.8),
+        "in_95": within(speed, 0.95),
+        "log_bias": found.log_bias,
+        "peak_trials": len(peak),
+        "peak_in_80": within(peak, 0.8),
+        "peak_in_95": within(peak, 0.95),
+        "fits_brier": found.fits_brier,
     }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from infrarsi.contract import Candidate, Outcome, Purpose, RunKind, Trial, Verdict
+from infrarsi.contract import Candidate, Outcome, Proposal, Purpose, RunKind, Trial, Verdict
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,14 @@ class ExecutionSummary:
 
 @dataclass(frozen=True)
 class TrialLine:
-    """One finished search trial with what ran and what was found."""
+    """One finished search trial: what ran, what was found, and what its proposal had expected."""
 
     trial: Trial
     candidate_id: str
     execution_id: str
     why: str
     verdict: Verdict | None
+    expected: Proposal | None = None
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,7 @@ def _trial(state: RunState, event: Mapping[str, Any]) -> None:
             event["execution_id"],
             proposal.get("why", ""),
             Verdict.from_dict(verdict) if verdict else None,
+            Proposal(**proposal["proposal"]) if proposal.get("proposal") else None,
         )
     )
 

@@ -169,3 +169,15 @@ def test_why_a_trial_was_tried_is_in_plain_words() -> None:
     state.trials[0] = replace(state.trials[0], why=why)
     words = "x=2; 0.98x to 1.20x the speed of the best so far expected; 80% likely to fit in memory"
     assert f"| {words} |" in report(state)
+
+
+def test_what_was_expected_stands_beside_what_was_measured(promoted: RunState) -> None:
+    _, _, section = report(promoted).partition("## What was expected")
+    assert "| 1 | 1.822x (1.603x to 2.072x) | 2.000x | 4.00 GiB (3.36 GiB to 4.64 GiB) |" in section
+    assert "1 of 1 measured speed-ups do" in section
+    assert "0 of 1 measured peaks do" in section
+
+
+def test_without_predictions_there_is_no_such_section(promoted: RunState) -> None:
+    trials = [replace(line, expected=None) for line in promoted.trials]
+    assert "What was expected" not in report(replace(promoted, trials=trials))

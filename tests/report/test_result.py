@@ -15,7 +15,7 @@ PROMISED = (
     *("patches", "trials", "outcomes", "pairs", "gpu_hours", "wall_s", "overhead_per_trial_s"),
     *("llm", "coverage", "stopped_by"),
 )
-OURS = ("name", "confidence", "net_speedup", "break_even_step")
+OURS = ("name", "confidence", "net_speedup", "break_even_step", "calibration")
 
 
 def test_every_key_is_there_however_far_the_run_got(at_any_stage: RunState) -> None:
@@ -78,3 +78,13 @@ def test_utilization_grows_with_the_verified_speedup(promoted: RunState) -> None
     promoted.reference["mfu"] = 0.21
     found = result(promoted)
     assert (found["mfu_reference"], found["mfu_candidate"]) == (0.21, 0.42)
+
+
+def test_predictions_are_held_against_measurements(promoted: RunState) -> None:
+    found = result(promoted)["calibration"]
+    # log 2 = 0.693 where 0.6 +- 0.1 was expected; a peak of 2 GiB where 4 +- 0.5 was
+    assert (found["trials"], found["in_80"], found["in_95"]) == (1, 1, 1)
+    assert found["log_bias"] == pytest.approx(0.0931, abs=1e-4)
+    assert (found["peak_trials"], found["peak_in_80"], found["peak_in_95"]) == (1, 0, 0)
+    # one of two fitted, both with 0.9
+    assert found["fits_brier"] == pytest.approx((0.1**2 + 0.9**2) / 2)
