@@ -137,6 +137,8 @@ class Campaign:
 
     def run(self, todo: Todo) -> None:
         """Measure what is missing of the list, by environment, until time is up."""
+        if not self._left(todo) or time.monotonic() >= self.task.deadline:
+            return
         names = [k.name for k in self.task.job.knobs if k.env is not None]
         environments = list(dict.fromkeys(tuple(s[n] for n in names) for s, _ in todo))
         if self.start == "fork":
@@ -227,7 +229,7 @@ def _free_port() -> int:
 
 def _tail(path: Path) -> str:
     lines = path.read_text().splitlines()
-    return f"{len(lines)} lines: {lines[-1][:300]}" if lines else "nothing yet"
+    return f"{len(lines)} lines, the last: ..{lines[-1][-150:]}" if lines else "nothing yet"
 
 
 def _report(job: Job, out: Path, table: Path) -> None:

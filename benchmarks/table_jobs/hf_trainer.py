@@ -55,13 +55,15 @@ def _trainer(settings: Settings, run: Run, folder: str) -> Any:
     )
     model = _model(settings, run)
     run.holds(model)
-    return transformers.Trainer(
+    trainer = transformers.Trainer(
         model=model,
         args=arguments,
         train_dataset=_samples(run.sizes),
         data_collator=transformers.default_data_collator,
         callbacks=[_stamping(transformers.TrainerCallback, run)],
     )
+    trainer.remove_callback(transformers.PrinterCallback)
+    return trainer
 
 
 def _model(settings: Settings, run: Run) -> Any:

@@ -65,6 +65,8 @@ def _start(task: Task, rank: int) -> Any:
     """Device, memory limit and process group; the store of the ranks, None for one."""
     import torch
 
+    if task.job.ranks == 1:  # the Trainer would spread over all that it sees
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
     if task.device == "cuda":
         try:
             torch.cuda.set_device(rank)
