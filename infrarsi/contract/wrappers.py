@@ -135,7 +135,10 @@ _SINGLE = {
         *(Wrapper(name) for name in ("nohup", "command", "eval", "stdbuf")),
     )
 }
-_CONDA = _words("no-capture-output live-stream v verbose dev debug-wrapper-scripts clean-env")
+_CONDA = _words(
+    "no-capture-output live-stream v verbose dev debug-wrapper-scripts clean-env frozen locked "
+    "as-is no-install skip-deps q quiet"
+)
 _UV = _words(
     "no-sync frozen locked active isolated q quiet v verbose all-extras no-project all-groups "
     "no-dev dev exact no-config no-cache offline no-env-file s script no-editable"
@@ -155,7 +158,17 @@ _DOUBLE = {
         Wrapper("enroot start", "container", bare=_words("w rw r root"), operands=1),
         *(
             Wrapper(f"{name} run", bare=_CONDA)
-            for name in ("conda", "mamba", "micromamba", "poetry", "pipenv", "pdm", "hatch", "rye")
+            for name in (
+                "conda",
+                "mamba",
+                "micromamba",
+                "poetry",
+                "pipenv",
+                "pdm",
+                "hatch",
+                "rye",
+                "pixi",
+            )
         ),
         Wrapper("uv run", bare=_UV),
         *(Wrapper(f"nsys {command}") for command in ("profile", "launch")),

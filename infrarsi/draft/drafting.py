@@ -60,6 +60,8 @@ class Question:
     default: str
 
 
+_RUN_SECTIONS = ("", "run", "train", "training", "trainer", "general", "system", "common")
+_ON_GPUS = re.compile(r"cuda|nccl")
 _STEPS = re.compile(r"\.(step|fit|train_step|train_batch)\(")
 
 
@@ -320,13 +322,15 @@ class _Drafting:
 
     def _uses_gpu(self) -> bool:
         for setting in self.settings:
-            if setting.words in _DEVICE_FLAGS and str(setting.value).startswith("cpu"):
+            is_of_run = setting.key.rpartition(".")[0].lower() in _RUN_SECTIONS
+            is_device = is_of_run and setting.words in _DEVICE_FLAGS
+            if is_device and str(setting.value).startswith("cpu"):
                 return False
             if setting.words in _CPU_FLAGS and is_there(setting):
                 return False
         if self.kind.name != "native-ddp":
             return True  # these stacks take the GPUs that there are
-        return any("cuda" in file.text for file in self.sources.files)
+        return any(_ON_GPUS.search(file.text) for file in self.sources.files)
 
     def _name(self) -> str:
         path = Path(self.target.script_path or self.target.entry)

@@ -1,6 +1,7 @@
 """How many nodes, processes and GPUs a launch asks for, and which line says so."""
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,8 +78,10 @@ class _Placing:
                 f"{differing[0].place}: {differing[0].number} nodes are asked for here, but "
                 f"{nodes} at {place}; {nodes} are drafted"
             )
+        gpus = self._gpus() or self._visible()
         processes = self._processes(nodes)
-        gpus = self._gpus()
+        if processes is not None and processes.number is None and self._visible() is not None:
+            processes = self._visible()
         return Placement(nodes, place, processes, gpus, tuple(self.notes), tuple(self.unknowns))
 
     # -- Slurm and manifests
@@ -97,6 +100,14 @@ class _Placing:
         if self.request is None or self.request.gpus_per_node is None:
             return None
         return Told(self.request.gpus_per_node, self.request.gpu_place)
+
+    def _visible(self) -> Told | None:
+        """The GPUs that the script leaves visible."""
+        assigned = self.training.environment.get("CUDA_VISIBLE_DEVICES")
+        text = (assigned.value or "") if assigned is not None else ""
+        if assigned is None or not re.fullmatch(r"\d+(,\d+)*", text):
+            return None
+        return Told(text.count(",") + 1, f"{self.target.where}:{assigned.line}")
 
     # -- nodes
 

@@ -23,6 +23,16 @@ _OTHERS = {  # what owns the training loop where it is used
     "fairseq": "fairseq",
     "mmengine": "MMEngine",
     "ignite": "PyTorch Ignite",
+    "detectron2.engine": "Detectron2",
+    "lightning_fabric": "Lightning Fabric",
+    "litgpt": "LitGPT",
+    "torchtune": "torchtune",
+    "nemo": "NeMo",
+    "espnet2": "ESPnet",
+    "speechbrain": "SpeechBrain",
+    "fastai": "fastai",
+    "ultralytics": "Ultralytics",
+    "verl": "verl",
 }
 _NOT_TORCH = {  # also imported by jobs of torch, for their data, weights or logs
     "jax": "JAX",
@@ -93,7 +103,7 @@ def recognise(target: Target, sources: Sources) -> Stack:
     """The stack; raises UserError naming one that is not understood, or a program without torch."""
     signs = tuple(_signs(target, sources))
     for module, name in _OTHERS.items():
-        place = sources.external.get(module)
+        place = sources.external.get(module.partition(".")[0])
         if place is not None and _is_needed(module, sources):
             raise _other(name, place, f"`import {module}`")
     for module, name in _NOT_TORCH.items():
@@ -104,9 +114,9 @@ def recognise(target: Target, sources: Sources) -> Stack:
     is_distributed = bool(wrapped or _first_call(sources, "init_process_group"))
     seen = {sign.of: sign for sign in reversed(signs)}
     if "megatron" in seen:
-        with_engine = "deepspeed-engine" in seen and "deepspeed-file" in seen
-        if with_engine:
-            return _stack("deepspeed", seen["deepspeed-engine"], ("megatron", "deepspeed"), signs)
+        engine = seen.get("deepspeed-engine") or seen.get("deepspeed")
+        if engine is not None and "deepspeed-file" in seen:
+            return _stack("deepspeed", engine, ("megatron", "deepspeed"), signs)
         return _stack("megatron", seen["megatron"], ("megatron",), signs)
     if "torchtitan" in seen:
         return _stack("torchtitan", seen["torchtitan"], ("torchtitan",), signs)
@@ -140,15 +150,15 @@ def _is_needed(module: str, sources: Sources) -> bool:
     nodes = [*ast.walk(entry.tree)]
     optional = {id(n) for node in nodes if isinstance(node, ast.Try) for n in ast.walk(node)}
     own = [node for node in nodes if id(node) not in optional]
-    tops = (node for file in sources.holding(module) for node in file.tree.body)
+    tops = (n for file in sources.holding(module.partition(".")[0]) for n in file.tree.body)
     return any(_imports(node, module) for node in (*own, *tops))
 
 
 def _imports(node: ast.AST, module: str) -> bool:
     if isinstance(node, ast.Import):
-        return any(alias.name.partition(".")[0] == module for alias in node.names)
+        return any(f"{alias.name}.".startswith(f"{module}.") for alias in node.names)
     if isinstance(node, ast.ImportFrom):
-        return not node.level and (node.module or "").partition(".")[0] == module
+        return not node.level and f"{node.module}.".startswith(f"{module}.")
     return False
 
 

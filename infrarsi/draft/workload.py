@@ -45,7 +45,10 @@ _FLAGS = (
 )
 _CONSUMED = ("--train-samples", "--train-tokens")
 _CHANGING = ("--rampup-batch-size", "--step-batch-size-schedule")
-_EPOCHS = ("--epochs", "--num-epochs", "--n-epochs", "--max-epochs", "--num-train-epochs")
+_EPOCHS = (
+    *("--epochs", "--num-epochs", "--n-epochs", "--max-epochs", "--num-train-epochs"),
+    *("--max-epoch", "--num-epoch", "--total-epochs", "--train-epochs", "--nb-epochs"),
+)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ _LENGTHS = (
     *("seq_length", "training.seq_len", "seq_len", "sequence_len", "sequence_length", "cutoff_len"),
     *("max_seq_length", "max_seq_len", "max_length", "block_size", "context_length", "ctx_len"),
     *("model_max_length", "context_len", "n_ctx"),
+    *("max_len", "max_sequence_length", "seqlen", "context_size", "train_seq_len"),
 )
 _WHOLES = (
     *("global_batch_size", "training.global_batch_size", "train_batch_size", "total_batch_size"),
@@ -49,6 +50,7 @@ _FLOATS = {
     "fp32": "fp32",
 }
 _PRECISIONS = ("dtype", "precision", "mixed_precision", "amp_dtype", "compute_dtype")
+_SWITCHES = ("amp", "use_amp", "autocast", "use_autocast")
 _LOW = re.compile(
     r"autocast|\.half\(|bfloat16|float16|bf16|fp16|GradScaler|[Mm]ixed_?[Pp]recision|apex"
 )
@@ -203,14 +205,19 @@ def _precision(
     for setting in sorted(settings, key=lambda s: not s.is_given):
         word = _FLOATS.get(str(setting.value).rpartition(".")[2])
         named = any(_normal(name) in _PRECISIONS for name in names_of(setting))
-        if named and setting.is_known and word is not None:
+        if (
+            named
+            and setting.is_known
+            and word is not None
+            and not _is_switched_off(setting, settings)
+        ):
             yield Fact("precision", word, _told(setting))
     is_library = bool(set(stack.dialects) & set(_PACKED))  # its parts autocast as they need
     for file, node in () if is_library else sources.calls("autocast"):
-        if _is_conditional(file, node):
+        if _is_conditional(file, node) or not _is_enabled(node, settings):
             continue
         given = [k.value for k in node.keywords if k.arg == "dtype"]
-        if "cuda.amp" in dotted(node.func) and not node.args and not node.keywords:
+        if "cuda.amp" in dotted(node.func) and not node.args and not given:
             yield Fact("precision", "fp16", f"{file.place(node)} autocasts to it by default")
         for value in (*given, *node.args):
             word = _FLOATS.get(dotted(value).rpartition(".")[2])
@@ -226,6 +233,25 @@ def _precision(
         said = [s for s in settings if _is_flag_of_trainer(s) and s.is_known and s.value is False]
         if len(said) == len(_TRAINER_PRECISIONS):
             yield Fact("precision", "fp32", "; ".join(_told(setting) for setting in said))
+
+
+def _is_switched_off(setting: Setting, settings: Sequence[Setting]) -> bool:
+    """Whether a precision of autocast is only named, and the switch of autocast is not on."""
+    names = {_normal(name) for name in names_of(setting)}
+    switches = [s for s in settings if _normal(s.dest) in _SWITCHES]
+    return "amp_dtype" in names and any(s.value is not True for s in switches)
+
+
+def _is_enabled(node: ast.Call, settings: Sequence[Setting]) -> bool:
+    """Whether autocast is certainly on: without `enabled`, or with a flag that is on today."""
+    value = next((k.value for k in node.keywords if k.arg == "enabled"), None)
+    if value is None:
+        return True
+    if isinstance(value, ast.Constant):
+        return value.value is True
+    last = dotted(value).rpartition(".")[2]
+    same = [s for s in settings if s.dest == last]
+    return bool(last and same) and all(s.is_known and s.value is True for s in same)
 
 
 def _is_flag_of_trainer(setting: Setting) -> bool:

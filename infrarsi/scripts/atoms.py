@@ -28,6 +28,7 @@ class Char(NamedTuple):
     """One known character, the bytes it is written in, and how it is quoted there.
 
     `guarded`: a quote at the use keeps it from being split. `condition`: see `Argument.condition`.
+    `expansion` is the `${...}` of a heredoc that gives it.
     """
 
     text: str
@@ -36,6 +37,7 @@ class Char(NamedTuple):
     quoting: Quoting
     guarded: bool = False
     condition: str = ""
+    expansion: tuple[int, int] | None = None
 
 
 class Hole(NamedTuple):
@@ -114,6 +116,11 @@ def text_of(atoms: Iterable[Atom]) -> str | None:
 def computed(text: str) -> Atoms:
     """Atoms of a text that is written nowhere."""
     return tuple(Char(c, -1, -1, Quoting.COMPUTED) for c in text)
+
+
+def given_by(atoms: Iterable[Atom], start: int, end: int) -> Atoms:
+    """The same atoms as what the expansion between two bytes of a heredoc gives."""
+    return tuple(a._replace(expansion=(start, end)) if isinstance(a, Char) else a for a in atoms)
 
 
 def guard(atoms: Iterable[Atom]) -> Atoms:

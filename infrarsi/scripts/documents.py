@@ -79,6 +79,8 @@ def edits_of(top: Reading, path: str, text: str) -> list[Edit]:
     if found is None:
         found = source.outward([edit], reading.expander.source)
     if found is None:
+        found = _whole_expansion(reading, source, edit, parts, top, document)
+    if found is None:
         raise _refused(top, document, "what stands there is computed, or is no plain text")
     bodies = [(part.node.start_byte, part.node.end_byte) for _, part in parts]
     for each in found:
@@ -97,6 +99,35 @@ def _whole_value(reading: Reading, source: Text, edit: Edit) -> list[Edit] | Non
     if span not in values:
         return None
     return [Edit(*span, quote(edit.text.decode(errors="surrogateescape")))]
+
+
+def _whole_expansion(
+    reading: Reading,
+    source: Text,
+    edit: Edit,
+    parts: "_Parts",
+    top: Reading,
+    document: Document,
+) -> list[Edit] | None:
+    """The value in place of the `${X:-4}` or `$((...))` that gives it, if X has no other use."""
+    touched = source.places[edit.start : edit.end]
+    span = touched[0].expansion if touched else None
+    if span is None or any(place.expansion != span for place in touched):
+        return None
+    around = source.places[max(edit.start - 1, 0) : edit.start] + source.places[edit.end :][:1]
+    same = [part for _, part in parts if part.node.start_byte <= span[0] < part.node.end_byte]
+    if any(place.expansion == span for place in around) or not same:
+        return None
+    written = reading.expander.source[span[0] : span[1]]
+    if b"$(" in written.replace(b"$((", b"") or b"`" in written:
+        return None  # what a program prints may be anything else in a run
+    bodies = [(part.node.start_byte, part.node.end_byte) for _, part in parts]
+    for name in set(re.findall(rb"[A-Za-z_]\w*", written)):
+        own = [
+            (s.node.start_byte, s.node.end_byte) for s in reading.sites if s.name == name.decode()
+        ]
+        _insist_on_no_mention(reading, name.decode(), [*bodies, *own], top, document)
+    return [Edit(*span, re.sub(rb"([$`\\])", rb"\\\1", edit.text))]
 
 
 _Parts = list[tuple[Reading, Redirect]]
@@ -234,10 +265,21 @@ def _insist_on_one_use(
     if site is None or not site.certain:
         raise _refused(top, document, "what stands there comes from elsewhere in the script")
     inside = [*bodies, (site.node.start_byte, site.node.end_byte)]
-    for start, line, command in _mentions(reading, site.name):
+    _insist_on_no_mention(reading, site.name, inside, top, document)
+
+
+def _insist_on_no_mention(
+    reading: Reading,
+    name: str,
+    inside: Sequence[tuple[int, int]],
+    top: Reading,
+    document: Document,
+) -> None:
+    """Nothing outside these parts may use a variable, but to print it."""
+    for start, line, command in _mentions(reading, name):
         if command in ("echo", "printf") or any(a <= start < b for a, b in inside):
             continue
-        raise _refused(top, document, f"`{site.name}` is used in line {line} too")
+        raise _refused(top, document, f"`{name}` is used in line {line} too")
 
 
 def _mentions(reading: Reading, name: str) -> Iterator[tuple[int, int, str]]:

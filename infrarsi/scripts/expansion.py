@@ -16,11 +16,13 @@ from infrarsi.scripts.atoms import (
     LineAt,
     Quoting,
     computed,
+    given_by,
     guard,
     split,
     text_of,
     unguard,
 )
+from infrarsi.scripts.filters import filtered
 from infrarsi.scripts.folders import Folders
 from infrarsi.scripts.grammar import as_quoted
 from infrarsi.scripts.literals import chars, escaped, line_start, without_tabs
@@ -32,6 +34,7 @@ WHOLE = "the heredoc"
 
 _ESCAPED_IN_DOCUMENT = b"$`\\"
 _BRACE_LIST = (",", "..")
+_PLAIN = re.compile(r"[\w,.:;-]+")
 
 
 _ASSIGNED = re.compile(
@@ -140,7 +143,10 @@ class Expander:
             begins = child.start_byte + len(self.raw(child)) - len(self.raw(child).lstrip())
             atoms.append(escaped(self.source, at, begins, quoting, special))
             joined = self._joined(child, state)
-            atoms.append(self.atoms(child, state) if joined is None else joined)
+            given = self.atoms(child, state) if joined is None else joined
+            if quoting is Quoting.DOCUMENT:
+                given = given_by(given, begins, child.end_byte)
+            atoms.append(given)
             at = child.end_byte
         atoms.append(escaped(self.source, at, node.end_byte - 1, quoting, special))
         return tuple(a for part in atoms for a in part)
@@ -297,6 +303,8 @@ class Expander:
         if first.type == "#" and len(rest) == 1 and rest[0].type == "variable_name":
             text = text_of(self._value(self.raw(rest[0]), node, state))
             return self._hole(node) if text is None else computed(str(len(text)))
+        if first.type == "#" and len(rest) == 1 and rest[0].type == "subscript":
+            return self._number_of_elements(rest[0], node, state)
         if first.type == "subscript":
             element = self._element(first, state)
             return element if element is not None and not rest else self._hole(node)
@@ -329,10 +337,35 @@ class Expander:
         if operator in (":?", "?"):
             return value if value else self._hole(node)
         pattern = text_of(argument)
+        if operator in ("/", "//") and known is not None and words:
+            return self._replaced(known, operator, words, node, state)
         if operator in ("%", "%%", "#", "##") and known is not None and pattern is not None:
             raw_pattern = "".join(self.raw(word) for word in words)
             return computed(_trim(known, operator, raw_pattern if "*" in raw_pattern else pattern))
         return self._hole(node)
+
+    def _replaced(
+        self, known: str, operator: str, words: list[Node], node: Node, state: State
+    ) -> Atoms:
+        """`${X//a/b}` of plain text."""
+        old = self.raw(words[0])
+        after = self.raw(node)[: -len("}")].partition(f"{operator}{old}")[2]
+        new = "".join(self.text(w, state) or "" for w in words[1:] if w.is_named)
+        if not _PLAIN.fullmatch(old) or not re.fullmatch(r"(/[\w ,.:-]*)?", after):
+            return self._hole(node)
+        new = after[1:] if after else new
+        return computed(known.replace(old, new, -1 if operator == "//" else 1))
+
+    def _number_of_elements(self, subscript: Node, node: Node, state: State) -> Atoms:
+        """`${#A[@]}`, where every element is certain."""
+        name = self.raw(subscript.named_children[0])
+        variable = state.variables.get(name)
+        if self.raw(subscript) not in (f"{name}[@]", f"{name}[*]") or variable is None:
+            return self._hole(node)
+        elements = variable.elements
+        if elements is None or any(e.condition or e.hole for e in elements):
+            return self._hole(node)
+        return computed(str(len(elements)))
 
     def _default_word(self, node: Node, state: State) -> Atoms:
         return tuple(
@@ -363,6 +396,12 @@ class Expander:
             return self._hole(node)
         inside = state.copy()
         body = statements[0]
+        written = self._printed_heredoc(body, inside)
+        if written is not None:
+            return written
+        counted = self._counted(body, inside)
+        if counted is not None:
+            return computed(counted)
         parts = body.named_children if body.type == "list" else [body]
         for part in parts[:-1]:
             if not self._change_folder(part, inside):
@@ -376,6 +415,43 @@ class Expander:
         answer = self.folders.answer(words, inside.cwd)
         return self._hole(node) if answer is None else computed(answer)
 
+    def _printed_heredoc(self, node: Node, state: State) -> Atoms | None:
+        """What `$(cat <<EOF` gives: the heredoc without the newlines at its end."""
+        redirects = node.children_by_field_name("redirect")
+        body = node.child_by_field_name("body")
+        if body is None or self.raw(body) != "cat" or len(redirects) != 1:
+            return None
+        if redirects[0].type != "heredoc_redirect":
+            return None
+        atoms = self.document(redirects[0], state)
+        while atoms and isinstance(atoms[-1], Char) and atoms[-1].text == "\n":
+            atoms = atoms[:-1]
+        return unguard(atoms)
+
+    def _counted(self, node: Node, state: State) -> str | None:
+        """What counts the parts of a list: `echo $X | awk -F, '{print NF}'` and its like."""
+        parts = node.named_children if node.type == "pipeline" else [node]
+        given: str | None = None
+        if node.type == "command":
+            herestring = node.children_by_field_name("redirect")
+            if len(herestring) != 1 or herestring[0].type != "herestring_redirect":
+                return None
+            given = self.text(herestring[0].named_children[0], state)
+        elif node.type == "pipeline":
+            first = self._words(parts[0], state)
+            given = " ".join(first[1:]) if first is not None and first[0] == "echo" else None
+            parts = parts[1:]
+        if given is None:
+            return None
+        given += "\n"
+        for part in parts:
+            words = self._words(part, state)
+            after = None if words is None else filtered(words, given)
+            if after is None:
+                return None
+            given = after
+        return given.rstrip("\n")
+
     def _words(self, node: Node, state: State) -> list[str] | None:
         if node.type != "command":
             return None
@@ -383,6 +459,8 @@ class Expander:
         for child in node.named_children:
             if child.type == "variable_assignment":
                 return None
+            if child.type == "herestring_redirect":
+                continue
             fields = self.fields(child, state)
             for found in fields:
                 if found.text is None:

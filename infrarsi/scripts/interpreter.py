@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from tree_sitter import Node
 
-from infrarsi.scripts.atoms import Field, Hole, computed, text_of, unguard
+from infrarsi.scripts.atoms import Atoms, Char, Field, Hole, computed, text_of, unguard
 from infrarsi.scripts.conditions import assumed_to_succeed, truth
 from infrarsi.scripts.expansion import Expander
 from infrarsi.scripts.redirects import Redirect, redirects_of
@@ -34,7 +34,8 @@ class Invocation:
     """One command that the script runs, with all it receives.
 
     `words` are the source words in the order of `fields`, `statement` the node of the whole
-    statement that it belongs to. `condition` is "" where it certainly runs.
+    statement that it belongs to. `condition` is "" where it certainly runs. `given` is the heredoc
+    that it reads.
     """
 
     node: Node
@@ -45,6 +46,7 @@ class Invocation:
     state: State
     condition: str
     in_loop: bool
+    given: Atoms | None = None
 
 
 class Interpreter:
@@ -141,7 +143,9 @@ class Interpreter:
         if body is None:
             return
         if body.type == "command":
-            self._command(body, state, tuple(extra))
+            heredocs = [r for r in node.children_by_field_name("redirect") if _is_heredoc(r)]
+            given = self.expander.document(heredocs[-1], state) if heredocs else None
+            self._command(body, state, tuple(extra), given)
         else:
             self._walk(body, state)
         for redirect in node.children_by_field_name("redirect"):
@@ -352,7 +356,9 @@ class Interpreter:
 
     # -- commands
 
-    def _command(self, node: Node, state: State, extra: tuple[Node, ...]) -> None:
+    def _command(
+        self, node: Node, state: State, extra: tuple[Node, ...], given: Atoms | None = None
+    ) -> None:
         words = list(node.children_by_field_name("name"))
         words += [*node.children_by_field_name("argument"), *extra]
         before, prefix = assignments_of(node, self.expander.source)
@@ -367,6 +373,8 @@ class Interpreter:
             origin.extend([word] * len(found))
         inside = state.copy()
         sites = tuple(self._assign(site, inside, exported=True) for site in prefix)
+        if fields and given is not None and self._filled(fields, given, state, node):
+            return
         if fields and self._builtin(fields, state, node):
             return
         name = fields[0].text if fields else None
@@ -383,8 +391,31 @@ class Interpreter:
                 inside,
                 self._conditions[-1] if self._conditions else "",
                 self._loops > 0,
+                given,
             )
         )
+
+    def _filled(self, fields: list[Field], given: Atoms, state: State, node: Node) -> bool:
+        """`read -r -d '' X <<EOF`: the variable has the whole text, without blanks around it."""
+        words = _texts(fields)
+        is_whole = words[0] == "read" and "-d" in words[:-1] and words[words.index("-d") + 1] == ""
+        if not is_whole or (words[-1] or "").startswith("-") or "-r" not in words:
+            return False
+        name = words[-1] or ""
+        if words[-2] != "" or not name.isidentifier():
+            return False
+        atoms = list(unguard(given))
+        while atoms and _is_blank(atoms[-1]):
+            atoms.pop()
+        while atoms and _is_blank(atoms[0]):
+            atoms.pop(0)
+        raw, line = self.expander.raw(node), self.expander.line(node)
+        exported = name in state.exported
+        state.variables[name] = self.forced.get(
+            name, Variable(tuple(atoms), None, raw, line, exported)
+        )
+        state.unset -= {name}
+        return True
 
     def _call(self, body: Node, fields: list[Field], inside: State, state: State) -> None:
         if self._depth >= _MAX_DEPTH:
@@ -448,6 +479,14 @@ def assignments_of(command: Node, source: bytes) -> tuple[list[Node], list[Node]
 
 def _texts(fields: list[Field]) -> list[str | None]:
     return [found.text for found in fields]
+
+
+def _is_heredoc(redirect: Node) -> bool:
+    return redirect.type == "heredoc_redirect"
+
+
+def _is_blank(atom: Char | Hole) -> bool:
+    return isinstance(atom, Char) and atom.text in (" ", "\t", "\n")
 
 
 def _named(word: Node) -> bool:

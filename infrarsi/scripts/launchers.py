@@ -20,6 +20,27 @@ CONSOLE: dict[str, dict[str, str]] = {  # the module that a sub-command of a pro
 }
 """Programs that libraries install, which start the processes themselves."""
 
+FOREIGN = {
+    "composer": "MosaicML Composer",
+    "colossalai": "Colossal-AI",
+    "fairseq-train": "fairseq",
+    "fairseq-hydra-train": "fairseq",
+    "fairseq2": "fairseq2",
+    "lightning": "PyTorch Lightning",
+    "litgpt": "LitGPT",
+    "mim": "OpenMMLab",
+    "nemo": "NeMo",
+    "paddle": "PaddlePaddle",
+    "swift": "ms-swift",
+    "tune": "torchtune",
+    "xtuner": "XTuner",
+    "yolo": "Ultralytics",
+}
+"""Programs that start jobs of a framework with a training loop of its own."""
+
+INDIRECT = ("make", "just", "task", "invoke", "poe", "npm", "dvc", "snakemake", "mlflow", "sky")
+"""Programs that start what a file of theirs says."""
+
 _RANK_NAMES = (
     "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK "
     "ROLE_WORLD_SIZE ROLE_NAME MASTER_ADDR MASTER_PORT"

@@ -11,6 +11,7 @@ from infrarsi.scripts.atoms import Char, Field, Hole, computed, guard, text_of, 
 from infrarsi.scripts.expansion import Expander
 from infrarsi.scripts.grammar import parse
 from infrarsi.scripts.interpreter import Interpreter, Invocation, Site
+from infrarsi.scripts.launchers import FOREIGN, INDIRECT
 from infrarsi.scripts.launching import Launched, is_launcher, raw_of, recognise
 from infrarsi.scripts.model import (
     Assignment,
@@ -97,6 +98,10 @@ class Reading:
             if written is not None and written.text is not None and words is not None:
                 field = Field(written.text, self.expander.line(written.node))
                 texts.append(self._inside(invocation, chain, (field,), tuple(words[1:])))
+            read = chain.read_arguments() if invocation.given is not None else None
+            if invocation.given is not None and read is not None:
+                field = Field(invocation.given, self.expander.line(invocation.node))
+                texts.append(self._inside(invocation, chain, (field,), read))
         return tuple(texts)
 
     def _heredoc_of(self, invocation: Invocation, chain: Chain) -> Redirect | None:
@@ -223,6 +228,19 @@ class Reading:
         return reading, launched
 
     def _nothing(self) -> str:
+        for invocation in self.invocations:
+            chain = Chain.of(invocation.fields, is_launcher)
+            name = invocation.fields[chain.inner].text if chain.inner < len(chain.fields) else None
+            line = self.expander.line(invocation.node)
+            base = (name or "").rpartition("/")[2]
+            if invocation.given is not None and base.startswith(("python", "sbatch")):
+                what = "its program" if base.startswith("python") else "the script that it submits"
+                return f"`{base}` in line {line} reads {what} from a heredoc, which has no file"
+            if base in FOREIGN:
+                return f"`{base}` in line {line} starts jobs of {FOREIGN[base]}, {_FOREIGN}"
+            if base in INDIRECT or (chain.wrapped and base and not chain.fields[0].hole):
+                first = base if base in INDIRECT else chain.wrapped[-1].wrapper.name
+                return f"what `{first}` in line {line} starts is said in another file, {_INDIRECT}"
         names = sorted({f.text for i in self.invocations for f in i.fields[:1] if f.text})
         if self.end.ended and self.end.ended_at:
             return (
@@ -473,8 +491,12 @@ def _variable_of(name: str, field: Field) -> Variable:
     return Variable(atoms, None, raw, field.line, exported=True)
 
 
+_FOREIGN = "whose training loop is not understood"
+_INDIRECT = "which is not read"
 _MAX_DEPTH = 4
-_FIX_NOTHING = "give the script that holds the training command, or set `launch.command`"
+_FIX_NOTHING = (
+    "give the script that holds the training command, or the command itself with --command"
+)
 
 
 def _errors(node: Node) -> Iterator[Node]:

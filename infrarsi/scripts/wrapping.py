@@ -138,10 +138,27 @@ class Chain:
             while at < len(self.fields) and (_known(self.fields[at]) or "").startswith("-"):
                 if _SHELL_TEXT.fullmatch(_known(self.fields[at]) or ""):
                     return None
+                if self.fields[at].text == "-s":
+                    return None
                 at += 2 if self.fields[at].text in ("-o", "-O") else 1
         elif not first.endswith((".sh", ".bash", ".slurm", ".sbatch")):
             return None
         return tuple(self.fields[at:]) or None
+
+    def read_arguments(self) -> tuple[Field, ...] | None:
+        """The arguments of a shell that reads its script from its input: `bash`, `bash -s a b`."""
+        if self.remote is not None or self.is_eval or self.inner >= len(self.fields):
+            return None
+        words = [_known(field) or "" for field in self.fields[self.inner :]]
+        if not _is_shell(words[0]):
+            return None
+        at = next((i for i, w in enumerate(words) if i and not w.startswith("-")), len(words))
+        options = words[1:at]
+        if any(_SHELL_TEXT.fullmatch(word) for word in options):
+            return None
+        return (
+            tuple(self.fields[self.inner + at :]) if "-s" in options or at == len(words) else None
+        )
 
     def environment(self, exported: Mapping[str, _T]) -> dict[str, _T | Field]:
         """What of the exported variables reaches the inner command, and what is added on the way.

@@ -136,10 +136,10 @@ def test_a_candidate_changes_the_heredoc_and_bash_writes_its_file(
     ("old", "new", "why"),
     [
         ("--config conf", "--seed $MICRO --config conf", "`MICRO` is used in line 17 too"),
-        ("MICRO=4 ", "MICRO=${MICRO:-4} ", "what stands there is computed"),
-        ("MICRO=4 ", "MICRO=$((2 * 2)) ", "what stands there is computed"),
+        ("MICRO=4 ", "MICRO=${MICRO:-4}; N=$MICRO ", "`MICRO` is used in line 3 too"),
+        ("batch_size: $MICRO", "batch_size: $(echo 4)", "what stands there is computed"),
     ],
-    ids=["used elsewhere", "a default", "computed"],
+    ids=["used elsewhere", "a default used elsewhere", "printed"],
 )
 def test_a_value_that_is_not_the_heredocs_own_makes_no_knob(
     write: Write, old: str, new: str, why: str
@@ -152,6 +152,14 @@ def test_a_value_that_is_not_the_heredocs_own_makes_no_knob(
     (told,) = (unknown for unknown in found.unknowns if "batch_size" in unknown)
     assert told.startswith("`batch_size` of conf/cfg.yaml is not searched: ")
     assert why in told
+
+
+@pytest.mark.parametrize("value", ["${MICRO:-4}", "$((2 * 2))"])
+def test_a_default_of_the_heredocs_own_makes_a_knob(write: Write, value: str) -> None:
+    root = job(write, SCRIPT.replace("MICRO=4 ", f"MICRO={value} "))
+    project = read(root / "train.sh").project
+    made = overlay(project, Sources(root), Candidate.of({"micro_batch": 8}))
+    assert "\nbatch_size: 8\ngrad_accum: 1 " in made.files["train.sh"]
 
 
 def test_a_value_that_only_a_run_can_tell_is_no_fact(write: Write) -> None:

@@ -89,13 +89,31 @@ def test_a_value_of_a_variable_is_changed_where_it_is_assigned() -> None:
     assert changed.text == read.text.replace("LR=1e-3", "LR=0.5")
 
 
+ELSEWHERE = ["${LR:-1e-3}", "$((1 + 2))", "${A}${LR:-2}", "$(date)"]
+
+
+@pytest.mark.parametrize("value", ELSEWHERE)
+@pytest.mark.parametrize("direct", [True, False], ids=["in place", "assigned"])
+def test_a_default_gives_way_to_the_value(value: str, direct: bool, shell: RealShell) -> None:
+    first, inside = ("", value) if direct else (f"B={value}\n", "$B")
+    text = f"A=7\n{first}cat > cfg.yaml <<EOF\nlr: {inside} # $A\nx: ${{A}}\nEOF\n{RUN}"
+    read = Script.parse(text, "train.sh")
+    wanted = "lr: 0.5 # 7\nx: 7\n"
+    changed = edited(read, wanted)
+    if changed is None:
+        assert value in ("${A}${LR:-2}", "$(date)")
+        return
+    shell.run(changed.text)
+    assert (shell.project / "cfg.yaml").read_text() == wanted
+
+
 SHARED = {
     "the training command": ("", " --lr $LR", "`LR` is used in line 7"),
     "a condition": ("if [ $LR = 1e-3 ]; then echo a; fi\n", "", "`LR` is used in line 7"),
     "arithmetic": ("N=$((LR * 2))\n", "", "`LR` is used in line 7"),
     "another file": ("cat > b.yaml <<EOF\n$LR\nEOF\n", "", "`LR` is used in line 8"),
     "the environment": ("export LR\n", "", "`LR` is used in line 7"),
-    "a default": ("", "", "is computed"),
+    "a default": ("GB=$LR\n", "", "`LR` is used in line 7"),
 }
 
 
@@ -104,7 +122,7 @@ def test_a_variable_that_has_other_uses_stays(more: str, flag: str, why: str) ->
     heredoc = "#\ncat > cfg.yaml <<EOF\nlr: $LR\nEOF\n"
     read = script(heredoc + more)
     text = read.text.rstrip("\n") + flag + "\n"
-    if why == "is computed":
+    if more.startswith("GB"):
         text = text.replace("LR=1e-3", "LR=${LR:-1e-3}")
     read = Script.parse(text, "train.sh")
     cfg = next(d for d in read.documents() if d.path == "cfg.yaml")
