@@ -18,6 +18,7 @@ _GPU_MEMORY = (
     r"\b(CUBLAS|CUDNN|CUSOLVER|HIPBLAS)_STATUS_ALLOC_FAILED|\bCUFFT_ALLOC_FAILED",
     r"CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
     r"(Cuda|HIP) failure (\d+ )?'out of memory'|Failed to CUDA calloc",
+    r"No available memory for the cache blocks",
 )
 _HOST_MEMORY = (
     r"DefaultCPUAllocator: (can't|not enough)",
@@ -60,6 +61,7 @@ _WORLD = (
     r"Driver/library version mismatch|system not yet initialized",
     r"No space left on device|\bENOSPC\b|\[Errno 122\] Disk quota exceeded",
     r"Temporary failure in name resolution|Max retries exceeded with url",
+    r"[Cc]ouldn't connect to 'https?://",
     r"PytorchStreamWriter failed writing file|enforce fail at inline_container\.cc",
     r"\[Errno (5|107|116)\]|Stale file handle|Transport endpoint is not connected",
     r"failed with Input/output error",
@@ -96,6 +98,8 @@ _CONFLICT = (
     _RAISED + r"(?i:\bonly supports? (`?torch\.)?(fp16|bf16|half|float16|bfloat16))",
     _RAISED + r"train_batch_size is not equal to micro_batch_per_gpu",
     r"error: argument \S+: not allowed with argument",
+    _RAISED + r"compute capability .* (is )?required for\b",
+    _RAISED + r"output of CUDAGraphs that has been overwritten by a subsequent run",
 )
 _STOPPED = (
     r"^KeyboardInterrupt\b",

@@ -52,7 +52,7 @@ _GRAD_NORM = (
 )
 _NOT_GRAD_NORM = re.compile(r"max_|clip|param|weight|update|layer|\d")
 _LEARNING_RATE = (
-    re.compile(r"(^|[/_])(lr|learning_rate)$"),
+    re.compile(r"(^|[/_])(lr|learning_rate)$|^optim\d_lr\d$"),
     re.compile(r"^lr[-/_](\w*adam\w*|sgd|group_?0|pg0|0)|^learning_rate[/_](group_?)?0"),
 )
 _NOT_LEARNING_RATE = re.compile(r"(^|[/_])(max|min|base|init\w*|peak|end|final|warmup\w*)[/_]")
@@ -87,7 +87,7 @@ _PER_STEP = re.compile(
     r"per_(step|iter|iteration|update|batch)|^time/(iter|step|batch)"
     r"|(step|iter|iteration|batch|update)_(time|timing|duration|took|dur|latency)|^s/(it|iter|step|"
     r"batch|update|iteration)$|s_per_(step|it)|(^|/)(iteration|step)_time|step_(ms|s)$|step_avg"
-    r"|^(sec|secs|seconds|ms)/(step|it|iter|batch)"
+    r"|^(sec|secs|seconds|ms)/(step|it|iter|batch)|_s/(step|it|iter)$"
 )
 _SOME_TIME = re.compile(
     r"^(train[/_])?(dt|time|duration|took|elapsed|elapsed_time|time_elapsed|ms|latency|train_time|"

@@ -20,6 +20,7 @@ from infrarsi.node.printed import PrintedLine, printed_lines
 from infrarsi.node.printed_line import Printed, is_counter
 
 _AGREES = 0.2
+_OF_ITERATION = re.compile(r"^(it|iter|iteration|batch)([/_]|$)|_per_(it|iter|iteration|batch)")
 _LESS = 2.0  # no step takes twice as long as what lies between two lines
 _SPAN_S, _SPAN_FINE_S = 5.0, 1.0  # so long must stamps of whole seconds, or finer ones, reach
 _WARM_UP_FROM = 4  # so many points before the first is left out as the start
@@ -192,6 +193,9 @@ def _figure(
     if _is_mixed(seen):
         note = f"several processes or micro-batches print `{label}` under one step without a tag"
         return replace(figure, note=note)
+    if metric is Metric.STEP_TIME and _counts_both(label, seen):
+        note = f"`{label}` is of an iteration, of which a step has several"
+        return replace(figure, readings=(points[-1].value,), note=note)
     if metric is Metric.STEP_TIME:
         return _step_time(figure, seen, wall_s)
     if any(len(each.readings) > 1 for each in seen):
@@ -226,6 +230,17 @@ def _is_mixed(seen: Sequence[_Seen]) -> bool:
             at = (each.line.step, _epoch(each.line))
             values.setdefault(at, set()).add(each.readings[0])
     return len(values) > 1 and sum(len(each) > 1 for each in values.values()) > 0.5 * len(values)
+
+
+def _counts_both(label: str, seen: Sequence[_Seen]) -> bool:
+    """Whether a time is an iteration's in lines that count more iterations than steps."""
+    if not _OF_ITERATION.search(label):
+        return False
+    counts = [{one.label: one.value for one in each.line.numbers} for each in seen]
+    return all(
+        max(count.get("iter", 0), count.get("iteration", 0)) > count.get("step", math.inf)
+        for count in counts
+    )
 
 
 def _epoch(line: PrintedLine) -> float | None:

@@ -912,7 +912,44 @@ USER = (
     ),
 )
 
+OF_LIBRARIES = (
+    FailureLog(
+        "no memory for the cache of an inference engine",
+        Outcome.OOM_GPU,
+        "No available memory for the cache blocks",
+        raised(
+            "ValueError: No available memory for the cache blocks. Try increasing "
+            "`gpu_memory_utilization` when initializing the engine."
+        ),
+    ),
+    FailureLog(
+        "a hub that is not reached",
+        Outcome.INFRA,
+        "couldn't connect to",
+        raised(
+            "OSError: We couldn't connect to 'https://hub.example' to load the files, and couldn't "
+            "find them in the cached files."
+        ),
+    ),
+    FailureLog(
+        "a precision that the device does not have",
+        Outcome.CONFLICT,
+        "compute capability",
+        raised("AssertionError: Device compute capability 8.9 or higher required for FP8 runs."),
+    ),
+    FailureLog(
+        "an output of a graph that the next run takes",
+        Outcome.CONFLICT,
+        "overwritten by a subsequent run",
+        raised(
+            "RuntimeError: Error: accessing tensor output of CUDAGraphs that has been overwritten "
+            "by a subsequent run."
+        ),
+    ),
+)
+
 EXCERPTS = (
+    *OF_LIBRARIES,
     *MEMORY,
     *HOST,
     *COMPILER,

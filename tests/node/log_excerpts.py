@@ -206,7 +206,7 @@ STACKS = (
                 f"time: 410.2{i} ms (step) remaining time: 0:10:00"
             )
         ),
-        {"loss": 3.512, "step_time_s": 0.410235},
+        {"loss": 3.512, "step_time_s": None},
     ),
     LogExcerpt(
         "blocks under a counter",

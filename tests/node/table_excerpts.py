@@ -121,4 +121,30 @@ FIELDS = (
         lines(lambda i: f"INFO step:{i} loss:2.{i} grdn:0.{i} mem:4{i}.0GiB"),
         {"loss": 2.5, "grad_norm": 0.5, "memory_bytes": 45 * GIB},
     ),
+    LogExcerpt(
+        "as many iterations as steps",
+        lines(lambda i: f"iter {i} step {i} | loss 2.{i} | iter time: 35{i}.0 ms"),
+        {"loss": 2.5, "step_time_s": 0.3535},
+    ),
+    LogExcerpt(
+        "numbered optimizers",
+        lines(
+            lambda i: (
+                f"[host] INFO: 1epoch:train:{100 * i - 99}-{100 * i}batch: iter_time=1.2e-04, "
+                f"loss=9{i}.25, grad_norm=30.{i}, loss_scale=1.0, optim0_lr0=1.2e-05, "
+                f"train_time=0.6{i}"
+            )
+        ),
+        {"loss": 95.25, "grad_norm": 30.5, "learning_rate": 1.2e-5, "step_time_s": None},
+    ),
+    LogExcerpt(
+        "a section of seconds",
+        lines(
+            lambda i: (
+                f"(Runner pid=7) step:{i} - actor/loss:0.0{i} - actor/grad_norm:0.2{i} - "
+                f"perf/time_per_step:8{i}.5 - timing_s/gen:30.1 - timing_s/step:8{i}.0"
+            )
+        ),
+        {"loss": 0.05, "grad_norm": 0.25, "step_time_s": 83.5},
+    ),
 )
