@@ -37,7 +37,7 @@ from table_jobs.worker import main as work
 
 Todo = list[tuple[dict[str, Scalar], int]]
 LEFT = f"exit {LEAVE}"
-STALL_S = 150.0  # without a new line: the configuration hangs
+STALL_S = 100.0  # without a new line: the configuration hangs
 GRACE_S = 2.0  # for the other ranks to write why they failed
 
 
@@ -151,7 +151,7 @@ class Campaign:
     def _preload(self) -> None:
         """Import what every fork needs, and start no CUDA: a fork could not use it."""
         os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-        for name in (*self.task.job.packages, "torch._dynamo"):
+        for name in (*self.task.job.packages, "torch._inductor.compile_fx"):
             import_module(name)
         if "transformers" in self.task.job.packages:
             import_module("transformers").Trainer  # noqa: B018 - a lazy import
@@ -172,12 +172,14 @@ class Campaign:
         finally:
             for process in ranks:
                 _kill(process)
-        if any(p.exitcode == NO_DEVICE for p in ranks) and self.start == "fork":
+        if any(p.exitcode == NO_DEVICE for p in ranks):
+            if self.start == "spawn":
+                raise SystemExit(f"CUDA does not start, or has fewer than {len(ranks)} GPUs")
             print("CUDA does not start in a fork: processes are spawned", flush=True)
             self.start = "spawn"
             return
         still = self._left(left)
-        if still and reason and (reason != LEFT or len(still) == len(left)):
+        if reason and still and (len(still) == len(left) or not self._is_told(reason)):
             self._give_up(still[0], reason)
 
     def _wait(self, ranks: Sequence[Any]) -> str:
@@ -203,6 +205,11 @@ class Campaign:
         if not codes:
             return ""
         return LEFT if LEAVE in codes else f"exit {codes[0]}"
+
+    def _is_told(self, reason: str) -> bool:
+        """Whether a rank wrote a row of what ended the processes."""
+        *_, last = Measured([self.task.out]).rows.values()
+        return reason == LEFT or last["status"] != "ok"
 
     def _give_up(self, item: tuple[Settings, int], reason: str) -> None:
         settings, repeat = item

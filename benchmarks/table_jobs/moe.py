@@ -1,4 +1,4 @@
-"""A mixture of experts on one GPU in plain torch, with a sequence of 4096 tokens or of 16384."""
+"""A mixture of experts on one GPU in plain torch, with sequences of 2048 tokens or of 8192."""
 
 from dataclasses import replace
 
@@ -46,18 +46,18 @@ KNOBS = (
 MOE = Job(
     "moe",
     "native-ddp",
-    Sizes(8, 1024, 16, 2048, 50304, 4096, samples=8, experts=8),
+    Sizes(8, 1024, 16, 2048, 50304, 2048, samples=8, experts=8),
     Sizes(2, 32, 2, 32, 64, 32, samples=8, experts=4),
-    24.0,
+    20.0,
     KNOBS,
     train,
 )
 LONG = replace(
     MOE,
     name="moe-long",
-    sizes=replace(MOE.sizes, sequence=16384, samples=4),
+    sizes=replace(MOE.sizes, sequence=8192, samples=4),
     tiny=replace(MOE.tiny, sequence=64, samples=4),
-    capacity_gib=40.0,
+    capacity_gib=24.0,
     knobs=(replace(KNOBS[0], values=(1, 2, 4)), *KNOBS[1:]),
 )
 JOBS = {"moe": MOE, "moe-long": LONG}

@@ -17,7 +17,7 @@ from table_jobs.job import Job, Run, Scalar, Settings, Sizes
 
 GIB = 2**30
 LEAVE = 75  # exit status: a row was written, the rest needs a new process
-NO_DEVICE = 76  # exit status: CUDA does not start in a forked process
+NO_DEVICE = 76  # exit status: CUDA does not start
 LEFT_BEHIND_GIB = 0.5  # more than this held after a configuration needs a new process
 ASKED = re.compile(r"Tried to allocate ([\d.]+) (KiB|MiB|GiB)")
 UNITS = {"KiB": 2**-20, "MiB": 2**-10, "GiB": 1.0}
@@ -41,6 +41,7 @@ class Task:
 def main(task: Task, rank: int) -> None:
     """Measure until the list or the time is at its end; ends the process."""
     os.setsid()
+    gc.freeze()  # what is imported is not looked through after every configuration
     os.environ.update(task.job.environment(task.todo[0][0]))
     store = _start(task, rank)
     facts_written = False
@@ -48,15 +49,16 @@ def main(task: Task, rank: int) -> None:
         if not _go_on(store, number, rank, task.deadline):
             break
         run = Run(task.sizes, task.device, rank, task.job.ranks)
-        row = measure(task, settings, run)
-        row = _of_all_ranks(row, task)
+        row = _of_all_ranks(measure(task, settings, run), task)
         if rank == 0 or row["status"] != "ok":
             if row["status"] == "ok" and not facts_written:
                 _write(task.out, {"facts": _facts(task, run)})
                 facts_written = True
             _write(task.out, {"settings": settings, "repeat": repeat, **row})
-        del run
-        if (row["status"] != "ok" and task.job.ranks > 1) or _is_left_behind(task.device):
+        if row["status"] != "ok" and task.job.ranks > 1:
+            os._exit(LEAVE)
+        _clear(task.device)
+        if _is_left_behind(task.device):
             os._exit(LEAVE)
     os._exit(0)  # no rank waits for another one's communicators
 
@@ -107,7 +109,7 @@ def measure(task: Task, settings: Settings, run: Run) -> dict[str, Any]:
     """One configuration; the row without its settings. Never raises."""
     import torch
 
-    _clear(task.device)
+    torch.manual_seed(0)
     start = time.perf_counter()
     try:
         with _collector(settings):
@@ -146,7 +148,7 @@ def _collector(settings: Settings) -> Iterator[None]:
 
 
 def _clear(device: str) -> None:
-    """Forget the configuration before: its model, compiled code and memory."""
+    """Forget the configuration: its model, compiled code and memory."""
     import torch
 
     torch._dynamo.reset()
@@ -154,16 +156,12 @@ def _clear(device: str) -> None:
     if device == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    torch.manual_seed(0)
 
 
 def _is_left_behind(device: str) -> bool:
     import torch
 
-    if device != "cuda":
-        return False
-    _clear(device)
-    return torch.cuda.memory_allocated() / GIB > LEFT_BEHIND_GIB
+    return device == "cuda" and torch.cuda.memory_allocated() / GIB > LEFT_BEHIND_GIB
 
 
 def _peak(device: str) -> float:
