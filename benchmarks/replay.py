@@ -1,6 +1,6 @@
 """Replays measured tables through the proposers that real campaigns use.
 
-    python benchmarks/replay.py benchmarks/tables/*.jsonl --searchers hypothesis random --seeds 20
+    python benchmarks/replay.py benchmarks/tables/*.jsonl --searcher hypothesis random --seeds 20
 
 A table is a JSON-lines file: a header with the space, then one measured configuration a line
 (`settings`, `status` ok or oom, `step_s`, `peak_gib` or `peak_gib_at_least`, `wall_s`). A knob that
@@ -8,6 +8,14 @@ the rows leave out has no effect. A replayed trial takes `step_s` times exp(nois
 
 The share of a searcher after k trials is log(reference / incumbent) over log(reference / best) in
 noise-free times; the incumbent is its own choice (`ranking`), for the peers the fastest measured.
+With `--parallel K` trials run in rounds of K that start and end together.
+
+All figures are of searches that go on to the end of the budget; those of `stopping` are of the same
+searches ended where the searcher would have ended them.
+
+`--pack FILE` and `--pack-from TABLE` give the searcher experience. A pack is made of a table as of
+a campaign that ran every one of its rows once, by the same code: the searcher's own posterior over
+the rows, with the best row as the verified change.
 """
 
 import argparse
@@ -16,7 +24,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -24,9 +32,11 @@ from typing import Any
 import numpy as np
 
 from infrarsi.contract import (
+    ActiveTrial,
     Dimension,
     DimensionKind,
     Effect,
+    Experience,
     Outcome,
     Point,
     Proposal,
@@ -34,7 +44,10 @@ from infrarsi.contract import (
     Space,
     Trial,
 )
+from infrarsi.errors import UserError
+from infrarsi.experience import Change, Context, Pack, Words, context, load, matched, pack_from
 from infrarsi.families import effects
+from infrarsi.ports import Proposer
 from searchers import SEARCHERS, HypothesisProposer, make
 
 GIB = 2**30
@@ -42,7 +55,7 @@ NOTHING = Effect()
 
 
 class Table:
-    """One measured space."""
+    """One measured space, whose rows may leave out knobs that do nothing."""
 
     def __init__(self, path: Path) -> None:
         lines = [json.loads(line) for line in path.read_text().splitlines() if line]
@@ -56,6 +69,34 @@ class Table:
 
     def _key(self, settings: Mapping[str, Scalar]) -> tuple[Scalar, ...]:
         return tuple(settings[k] for k in self._knobs)
+
+    @property
+    def context(self) -> Context:
+        """What it was measured on."""
+        workload = self.header.get("workload", {})
+        length, samples = workload.get("sequence_length"), workload.get("samples_per_update")
+        return context(
+            stack=self.header["stack"],
+            gpu=self.header["gpu"],
+            nodes=self.header.get("nodes", 1),
+            gpus_per_node=self.header.get("gpus_per_node", 1),
+            samples=samples,
+            elements={"tokens:int64": length * samples} if length and samples else {},
+            num_parameters=self.header.get("params"),
+            versions=self.header.get("versions", {}),
+        )
+
+    def campaign(self) -> list[Trial]:
+        """Every row as a trial without noise, the reference first."""
+        points = [self.reference, *map(self._point, self._rows)]
+        rng = np.random.default_rng(0)
+        found = [
+            self.run(number, point, rng, noise_log_sd=0.0) for number, point in enumerate(points)
+        ]
+        return [t for t in found if t.number == 0 or t.point != self.reference]
+
+    def _point(self, key: tuple[Scalar, ...]) -> Point:
+        return {**self.reference, **dict(zip(self._knobs, key, strict=True))}
 
     def row(self, point: Mapping[str, Scalar]) -> dict[str, Any]:
         """The measured row of a point."""
@@ -78,10 +119,18 @@ class Table:
             planned_steps=100_000,
         )
 
-    def run(self, number: int, point: Point, rng: np.random.Generator) -> Trial:
-        """The trial of that point, with noise."""
+    def run(
+        self,
+        number: int,
+        point: Point,
+        rng: np.random.Generator,
+        *,
+        noise_log_sd: float | None = None,
+    ) -> Trial:
+        """The trial of that point, with the table's noise or another."""
         row = self.row(point)
-        noise = float(rng.normal(0.0, self.header["noise_log_sd"]))
+        scale = self.header["noise_log_sd"] if noise_log_sd is None else noise_log_sd
+        noise = float(rng.normal(0.0, scale))
         if row["status"] == "ok":
             return Trial(
                 number,
@@ -195,38 +244,117 @@ def _dimension(knob: Mapping[str, Any], priors: Mapping[str, Mapping[Scalar, Eff
     )
 
 
+def pack_of_table(table: Table, space: Space) -> Pack:
+    """The pack of a campaign that ran all of a table."""
+    trials = table.campaign()
+    noise = float(table.header["noise_log_sd"])
+    proposer = HypothesisProposer(space, 0, noise_log_sd=noise, max_trials=len(trials))
+    words = Words(space.dimensions)
+    speedup = table.reference_s / table.best_s
+    best = min(
+        (t for t in trials if t.step_time_s and t.number), key=lambda t: t.step_time_s or math.inf
+    )
+    return pack_from(
+        f"table-{table.name}".replace("_", "-"),
+        f"all rows of {table.name}",
+        table.context,
+        words,
+        proposer.learned(trials),
+        trials[1:],
+        change=Change(
+            values=words.changes(best.point),
+            speedup=speedup,
+            speedup_low=speedup,
+            speedup_high=speedup,
+            pairs=0,
+        ),
+        reference_step_s=table.reference_s,
+        step_log_sd=noise,
+    )
+
+
+def reversed_pack(pack: Pack) -> Pack:
+    """The same pack with the sign of every effect, of time and of memory, turned."""
+
+    def turned(normal: tuple[float, float] | None) -> tuple[float, float] | None:
+        return None if normal is None else (-normal[0], normal[1])
+
+    effects = [
+        each.model_copy(
+            update={"log_time": turned(each.log_time), "log_memory": turned(each.log_memory)}
+        )
+        for each in pack.effects
+    ]
+    return pack.model_copy(update={"id": f"{pack.id}-reversed", "effects": effects})
+
+
 @dataclass(frozen=True)
 class Replay:
-    """One searcher on one table with one seed."""
+    """One searcher on one table with one seed; lists have an entry a trial, to the budget's end."""
 
-    shares: list[float]  # after each trial, the last one kept to the end of the budget
-    trials: int
-    ooms: int
+    shares: list[float]
+    seconds: list[float]
+    ooms: list[bool]
+    stopped_after: int  # trials after which the searcher would have ended by itself
     suggest_s: list[float]
 
 
-def replay(table: Table, searcher: str, seed: int, budget: int, space: Space) -> Replay:
-    """Run one search to its end or its budget."""
+@dataclass(frozen=True)
+class Setup:
+    """What a replay is done with."""
+
+    searcher: str
+    space: Space
+    budget: int
+    parallel: int
+    experience: Experience
+
+
+def replay(table: Table, setup: Setup, seed: int) -> Replay:
+    """Run one search to the end of its budget."""
     rng = np.random.default_rng([seed, 7])
-    noise = float(table.header["noise_log_sd"])
-    proposer = make(searcher, space, seed, noise_log_sd=noise, max_trials=budget)
+    going_on = _proposer(table, setup, seed, stops=False)
+    stopping: Proposer | None = _proposer(table, setup, seed, stops=True)
     history = [table.run(0, table.reference, rng) for _ in range(3)]
-    shares: list[float] = []
-    suggest_s: list[float] = []
-    ooms = 0
-    while len(shares) < budget:
-        start = time.perf_counter()
-        answer = proposer.propose(history, ())
-        suggest_s.append(time.perf_counter() - start)
-        if not isinstance(answer, Proposal):
+    found = Replay([], [], [], setup.budget, [])
+    stopped_after = setup.budget
+    while len(found.shares) < setup.budget:
+        active: list[ActiveTrial] = []
+        while len(active) < min(setup.parallel, setup.budget - len(found.shares)):
+            start = time.perf_counter()
+            answer = (stopping or going_on).propose(history, active)
+            found.suggest_s.append(time.perf_counter() - start)
+            if stopping is not None and not isinstance(answer, Proposal) and not active:
+                stopped_after, stopping = len(found.shares), None
+                continue
+            if not isinstance(answer, Proposal):
+                break
+            active.append(ActiveTrial(len(history) + len(active), answer.point))
+        if not active:
             break
-        trial = table.run(len(shares) + 1, answer.point, rng)
-        history.append(trial)
-        ooms += trial.outcome is not Outcome.OK and len(shares) < 16
-        shares.append(table.share(_incumbent(proposer, history)))
-    trials = len(shares)
-    shares += [shares[-1] if shares else 0.0] * (budget - trials)
-    return Replay(shares, trials, ooms, suggest_s)
+        for running in active:
+            trial = table.run(running.number, running.point, rng)
+            history.append(trial)
+            found.seconds.append(trial.device_s)
+            found.ooms.append(trial.outcome is not Outcome.OK)
+            found.shares.append(table.share(_incumbent(going_on, history)))
+    left = setup.budget - len(found.shares)
+    found.shares.extend([found.shares[-1] if found.shares else 0.0] * left)
+    found.seconds.extend([0.0] * left)
+    found.ooms.extend([False] * left)
+    return replace(found, stopped_after=min(stopped_after, setup.budget - left))
+
+
+def _proposer(table: Table, setup: Setup, seed: int, *, stops: bool) -> Proposer:
+    return make(
+        setup.searcher,
+        setup.space,
+        seed,
+        noise_log_sd=float(table.header["noise_log_sd"]),
+        max_trials=setup.budget,
+        experience=setup.experience,
+        stops=stops,
+    )
 
 
 def _incumbent(proposer: object, history: Sequence[Trial]) -> Point | None:
@@ -237,71 +365,113 @@ def _incumbent(proposer: object, history: Sequence[Trial]) -> Point | None:
     return min(timed, key=lambda t: t.step_time_s or 0.0).point if timed else None
 
 
-@dataclass(frozen=True)
-class Figures:
-    """What is reported of one searcher on one table; `t90` counts budget + 1 where not reached."""
-
-    table: str
-    searcher: str
-    t90_median: float
-    t90_mean: float
-    reached: float
-    share_at: dict[str, float]
-    oom_in_16: float
-    trials: float
-    suggest_ms_p99: float
-
-
-def figures(table: str, searcher: str, runs: Sequence[Replay], budget: int) -> Figures:
-    """Medians and means over seeds."""
-    t90 = [next((i + 1 for i, s in enumerate(r.shares) if s >= 0.9), budget + 1) for r in runs]
-    waits = [s for r in runs for s in r.suggest_s[1:]] or [0.0]
-    return Figures(
-        table,
-        searcher,
-        float(median(t90)),
-        round(mean(t90), 2),
-        round(mean(t <= budget for t in t90), 3),
-        {str(k): round(mean(r.shares[k - 1] for r in runs), 3) for k in (4, 8, 16) if k <= budget},
-        round(mean(r.ooms for r in runs), 2),
-        round(mean(r.trials for r in runs), 1),
-        round(1000 * float(np.percentile(waits, 99)), 1),
+def stopped(run: Replay) -> Replay:
+    """The same search, ended where the searcher would have ended it."""
+    k, budget = run.stopped_after, len(run.shares)
+    last = run.shares[k - 1] if k else 0.0
+    return replace(
+        run,
+        shares=run.shares[:k] + [last] * (budget - k),
+        seconds=run.seconds[:k] + [0.0] * (budget - k),
+        ooms=run.ooms[:k] + [False] * (budget - k),
     )
+
+
+def figures(runs: Sequence[Replay], parallel: int) -> dict[str, Any]:
+    """Medians and means over seeds; where 90 % is not reached t90 counts budget + 1."""
+    budget = len(runs[0].shares)
+    t90 = [next((i + 1 for i, s in enumerate(r.shares) if s >= 0.9), budget + 1) for r in runs]
+    spent = [sum(r.seconds[:k]) for r, k in zip(runs, t90, strict=True)]
+    found: dict[str, Any] = {
+        "t90_median": float(median(t90)),
+        "t90_mean": round(mean(t90), 2),
+        "t90_p95": float(np.percentile(t90, 95, method="inverted_cdf")),
+        "reached": round(mean(k <= budget for k in t90), 3),
+        "share_at": {
+            str(k): round(mean(r.shares[k - 1] for r in runs), 3) for k in (4, 8, 16) if k <= budget
+        },
+        "gpu_s_to_90": round(float(median(spent)), 1),
+        "oom_in_16": round(mean(sum(r.ooms[:16]) for r in runs), 2),
+    }
+    if parallel > 1:
+        found["rounds_to_90"] = float(median(math.ceil(k / parallel) for k in t90))
+    return found
+
+
+def report(table: Table, setup: Setup, seeds: int) -> dict[str, Any]:
+    """One searcher on one table over all seeds."""
+    runs = [replay(table, setup, seed) for seed in range(seeds)]
+    waits = [s for r in runs for s in r.suggest_s[1:]] or [0.0]
+    trials = round(mean(r.stopped_after for r in runs), 1)
+    return {
+        "table": table.name,
+        "searcher": setup.searcher,
+        **figures(runs, setup.parallel),
+        "suggest_ms_p99": round(1000 * float(np.percentile(waits, 99)), 1),
+        "stopping": {"trials": trials, **figures([stopped(r) for r in runs], setup.parallel)},
+    }
+
+
+def experience_for(table: Table, space: Space, chosen: argparse.Namespace) -> Experience:
+    """What the packs that were asked for say of a table."""
+    packs = [pack for path in chosen.pack for pack in load(path)]
+    for path in chosen.pack_from:
+        source = Table(path)
+        packs.append(pack_of_table(source, source.space(priors_named("catalogue", source.header))))
+    if chosen.reverse:
+        packs = [reversed_pack(pack) for pack in packs]
+    return matched(space, table.context, packs).experience
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description="Replay measured tables through the searchers.")
-    parser.add_argument("tables", nargs="+", type=Path)
-    parser.add_argument("--searchers", nargs="+", default=list(SEARCHERS), choices=SEARCHERS)
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--budget", type=int, default=16)
-    parser.add_argument("--priors", choices=PRIORS, default=PRIORS[0])
-    parser.add_argument("--json", action="store_true")
+    add = parser.add_argument
+    add("tables", nargs="+", type=Path)
+    add("--searcher", "--searchers", nargs="+", default=list(SEARCHERS), choices=SEARCHERS)
+    add("--seeds", type=int, default=30)
+    add("--budget", type=int, default=16)
+    add("--parallel", type=int, default=1, help="trials a round")
+    add("--priors", choices=PRIORS, default=PRIORS[0])
+    add("--pack", type=Path, nargs="+", default=[], metavar="FILE")
+    add("--pack-from", type=Path, nargs="+", default=[], metavar="TABLE")
+    add("--reverse", action="store_true", help="turn the signs of the packs' effects")
+    add("--json", action="store_true")
     chosen = parser.parse_args(arguments)
+    if min(chosen.seeds, chosen.budget, chosen.parallel) < 1:
+        parser.error("--seeds, --budget and --parallel must be at least 1")
     found = []
-    for path in chosen.tables:
-        table = Table(path)
-        space = table.space(priors_named(chosen.priors, table.header))
-        for searcher in chosen.searchers:
-            runs = [
-                replay(table, searcher, seed, chosen.budget, space) for seed in range(chosen.seeds)
-            ]
-            found.append(figures(table.name, searcher, runs, chosen.budget))
-            if not chosen.json:
-                print(_line(found[-1]), flush=True)
+    try:
+        for path in chosen.tables:
+            table = Table(path)
+            space = table.space(priors_named(chosen.priors, table.header))
+            experience = experience_for(table, space, chosen)
+            for searcher in chosen.searcher:
+                setup = Setup(searcher, space, chosen.budget, chosen.parallel, experience)
+                found.append(report(table, setup, chosen.seeds))
+                if not chosen.json:
+                    print(_line(found[-1]), flush=True)
+    except UserError as error:
+        parser.error(f"{error.where}: {error.what}")
     if chosen.json:
-        json.dump([asdict(f) for f in found], sys.stdout, indent=1)
+        json.dump(found, sys.stdout, indent=1)
         print()
 
 
-def _line(f: Figures) -> str:
-    shares = "  ".join(f"@{k} {v:.3f}" for k, v in f.share_at.items())
+def _line(f: Mapping[str, Any]) -> str:
+    rounds = f"rounds {f['rounds_to_90']:.1f}  " if "rounds_to_90" in f else ""
+    shares, stopping = _shares(f), f["stopping"]
     return (
-        f"{f.table:24s} {f.searcher:10s} t90 {f.t90_median:4.1f} (mean {f.t90_mean:5.2f}, reached "
-        f"{f.reached:.2f})  {shares}  oom {f.oom_in_16:.2f}  trials {f.trials:.1f}  "
-        f"suggest p99 {f.suggest_ms_p99:.0f} ms"
+        f"{f['table']:24s} {f['searcher']:10s} t90 {f['t90_median']:4.1f} (mean "
+        f"{f['t90_mean']:5.2f}, p95 {f['t90_p95']:.0f}, reached {f['reached']:.2f})  {rounds}"
+        f"{shares}  {f['gpu_s_to_90']:.0f} s  oom {f['oom_in_16']:.2f}  suggest p99 "
+        f"{f['suggest_ms_p99']:.0f} ms; stops after {stopping['trials']:.1f}: reached "
+        f"{stopping['reached']:.2f}  {_shares(stopping)}  oom {stopping['oom_in_16']:.2f}"
     )
+
+
+def _shares(f: Mapping[str, Any]) -> str:
+    return "  ".join(f"@{k} {v:.3f}" for k, v in f["share_at"].items())
 
 
 if __name__ == "__main__":

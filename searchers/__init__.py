@@ -4,6 +4,6 @@
 """
 
 from searchers.hypothesis_proposer import HypothesisProposer
-from searchers.peers import SEARCHERS, make
+from searchers.peers import HYPOTHESIS, SEARCHERS, make
 
-__all__ = ["SEARCHERS", "HypothesisProposer", "make"]
+__all__ = ["HYPOTHESIS", "SEARCHERS", "HypothesisProposer", "make"]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infrarsi.campaign.execution import Desk
-from infrarsi.campaign.parts import Judge, Parts, Prepared, RecipeReport
+from infrarsi.campaign.parts import Judge, Parts, Prepared, RecipeReport, Searcher
 from infrarsi.campaign.reference import FULL_PLAN, SHORT_PLAN, measure_reference
 from infrarsi.campaign.search import SearchSession
 from infrarsi.campaign.verification import Verification
@@ -183,20 +183,31 @@ class Campaign:
         if state.finished is not None:
             return state.promoted_id
         judge = self.doctor()
+        self._write_learned()
         promoted = Verification(self._desk, judge, state).run(self.ranking())
         self._journal.append("finished", promoted=promoted)
         self._desk.run.forget_kept()
         return promoted
+
+    def _write_learned(self) -> None:
+        """What the search taught, once, for the pack."""
+        if self.state.learned is None:
+            searcher, history = self._searched()
+            self._journal.append("learned", **searcher.learned(history).to_dict())
+
+    def _searched(self) -> tuple[Searcher, list[Trial]]:
+        """A searcher, and the history of the search so far."""
+        judge, prepared = self.doctor(), self.prepare()
+        searcher = self._parts.searcher(prepared.space, judge.facts)
+        session = SearchSession(self._desk, judge, prepared.space, searcher, self.state)
+        return searcher, session.history
 
     def ranking(self) -> list[Point]:
         """The points to verify, best first."""
         state = self.state
         if state.ranking:
             return [state.points[candidate_id] for candidate_id in state.ranking]
-        judge, prepared = self.doctor(), self.prepare()
-        searcher = self._parts.searcher(prepared.space, judge.facts)
-        session = SearchSession(self._desk, judge, prepared.space, searcher, state)
-        history: list[Trial] = session.history
+        searcher, history = self._searched()
         return searcher.ranking(history)
 
     def note_interrupt(self, stage: str) -> None:

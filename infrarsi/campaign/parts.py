@@ -11,6 +11,7 @@ from infrarsi.contract import (
     Candidate,
     CheckResult,
     ExecutionResult,
+    Learned,
     Overlay,
     Point,
     Proposal,
@@ -53,6 +54,7 @@ class ReferenceFacts:
     where each is most; `data` is waiting for a DataLoader. `mfu`: model FLOPs utilization, None
     where the GPU or the size of the linear layers is not known. `has_uneven_rows`: the rows of one
     update differ in length, so that another micro-batch pads them otherwise and is other work.
+    `num_parameters` of all trained models, on one rank; `versions` of torch and CUDA, where seen.
     """
 
     step_time_s: float
@@ -68,6 +70,8 @@ class ReferenceFacts:
     phases_s: Mapping[str, float] = field(default_factory=dict)
     mfu: float | None = None
     has_uneven_rows: bool = False
+    num_parameters: int | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,10 @@ class Searcher(Proposer, Protocol):
 
     def ranking(self, history: Sequence[Trial]) -> list[Point]:
         """At most three points to verify, best first, settings without effect left out."""
+        ...
+
+    def learned(self, history: Sequence[Trial]) -> Learned:
+        """What the trials say of single settings, for other campaigns."""
         ...
 
 

@@ -162,6 +162,8 @@ def _write_down(desk: Desk, judge: Judge) -> None:
         coverage=coverage,
         phases_s=dict(facts.phases_s),
         mfu=facts.mfu,
+        num_parameters=facts.num_parameters,
+        versions=dict(facts.versions),
     )
     covered = sum(why == "covered" for why in coverage.values())
     desk.parts.say(

@@ -17,10 +17,12 @@ from infrarsi.campaign import (
     Standing,
 )
 from infrarsi.cli.console import Console, shown
+from infrarsi.cli.experience import begun_with
 from infrarsi.cli.workbench import Workbench
 from infrarsi.contract import (
     CheckResult,
     ExecutionResult,
+    Learned,
     Point,
     Project,
     SnapshotRef,
@@ -152,15 +154,19 @@ class Assembly:
         return ReferenceJudge(self._project, results)
 
     def _searcher(self, space: Space, facts: ReferenceFacts) -> Searcher:
-        from searchers import make
+        from searchers import HYPOTHESIS, make
 
         search = self._project.search
+        known = None
+        if search.searcher == HYPOTHESIS:
+            known = begun_with(self._run, space, self._project, self._console.say).experience
         proposer = make(
             search.searcher,
             space,
             search.seed,
             noise_log_sd=max(facts.step_log_sd, 0.002),
             max_trials=search.budget.screens,
+            experience=known,
         )
         return Ranked(proposer, space, max(facts.step_log_sd, 0.002), search.seed)
 
@@ -178,11 +184,15 @@ class Ranked:
 
         self.propose = proposer.propose
         self._reference = space.reference
-        self._model = (
+        self._model: HypothesisProposer = (
             proposer
             if isinstance(proposer, HypothesisProposer)
             else HypothesisProposer(space, seed, noise_log_sd=noise, max_trials=1)
         )
+
+    def learned(self, history: Sequence[Trial]) -> Learned:
+        """What the trials say of single settings."""
+        return self._model.learned(history)
 
     def ranking(self, history: Sequence[Trial]) -> list[Point]:
         """At most three points to verify: the best without its idle settings, then the best."""
@@ -191,6 +201,18 @@ class Ranked:
             if point not in points and point != self._reference:
                 points.append(point)
         return points[:3]
+
+
+def _num_parameters(result: ExecutionResult) -> int | None:
+    """Parameters of all models that the first rank trains, as its record has them."""
+    models = result.ranks[0].models if result.ranks else ()
+    return sum(int(model.get("numel") or 0) for model in models) or None
+
+
+def _versions(result: ExecutionResult) -> dict[str, str]:
+    """The versions of torch and CUDA that the first rank ran with."""
+    head = result.ranks[0].head if result.ranks else {}
+    return {name: str(head[name]) for name in ("torch", "cuda") if head.get(name)}
 
 
 def measured(result: ExecutionResult) -> Measured:
@@ -232,6 +254,8 @@ class ReferenceJudge:
             phases_s=phase_times(self._evidence),
             mfu=mfu(self._evidence.timed[0], first, self._evidence.step_time_s),
             has_uneven_rows=any(each.has_uneven_rows for each in first.updates),
+            num_parameters=_num_parameters(self._evidence.timed[0]),
+            versions=_versions(self._evidence.timed[0]),
         )
 
     def verdict(self, result: ExecutionResult, beside: ExecutionResult | None = None) -> Verdict:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from infrarsi.cli.options import HERE, Baseline, Out, RayAddress, Target, Verbose
+from infrarsi.cli.options import HERE, Baseline, Experience, Out, RayAddress, Target, Verbose
 
 if TYPE_CHECKING:
     from infrarsi.cli.baseline import LoadedBaseline
@@ -14,6 +14,7 @@ def doctor(
     target: Target = HERE,
     out: Out = None,
     ray_address: RayAddress = None,
+    experience: Experience = None,
     baseline: Baseline = None,
     verbose: Verbose = False,
 ) -> None:
@@ -22,7 +23,9 @@ def doctor(
     from infrarsi.cli.console import Console, shown
     from infrarsi.cli.covering import coverage_lines
     from infrarsi.cli.drafting import load_job
+    from infrarsi.cli.experience import coverage_line, matched_for, packs_to_use
     from infrarsi.cli.options import Preferences
+    from infrarsi.cli.preferences import with_preferences
     from infrarsi.cli.workflow import opened
     from infrarsi.report import noise_warning, recipe_rows, repeated_notes
 
@@ -30,7 +33,7 @@ def doctor(
     job = load_job(target)
     steps = job.project.workload.optimizer_steps
     known = load_baseline(baseline, optimizer_steps=steps) if baseline else None
-    preferences = Preferences(ray_address=ray_address)
+    preferences = Preferences(ray_address=ray_address, experience=experience)
     with opened(job, preferences, console, out=out) as open_:
         facts = open_.campaign.doctor().facts
         prepared = open_.campaign.prepare()
@@ -43,6 +46,11 @@ def doctor(
         console.say(warning)
     for line in coverage_lines(open_.state.reference["coverage"], job.project):
         console.say(line)
+    packs = packs_to_use(with_preferences(job.project, preferences), console.say)
+    if packs:
+        console.say(coverage_line(matched_for(open_.run, prepared.space, packs), prepared.space))
+    else:
+        console.say("Experience: none; there are no packs to start from.")
     _say_what_the_log_says(open_, console)
     console.say("Code changes by recipe:")
     recipes = [vars(recipe) for recipe in prepared.recipes]

@@ -91,8 +91,8 @@ def _conditions(project: Project) -> list[tuple[bool, tuple[str, ...], str]]:
             "`cluster.parallel_trials` above 1",
         ),
         (
-            project.experience not in ("auto", "off"),
+            project.experience not in ("auto", "off") and project.search.searcher != "hypothesis",
             ("experience",),
-            "`experience` patterns (only auto or off)",
+            f"`experience` patterns with `searcher: {project.search.searcher}` (only hypothesis)",
         ),
     ]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from infrarsi import __version__
-from infrarsi.cli import apply, doctor, finish, init, optimize, report, run
+from infrarsi.cli import apply, doctor, exp, finish, init, optimize, report, run
 from infrarsi.cli.finding import NEWEST
 from infrarsi.errors import ExternalError, Interrupted, UserError
 
@@ -21,7 +21,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-COMMANDS = ("optimize", "init", "doctor", "run", "report", "apply", "finish")
+COMMANDS = ("optimize", "init", "doctor", "run", "report", "apply", "finish", "exp")
 app.command("optimize")(optimize.optimize)
 app.command("init")(init.init)
 app.command("doctor")(doctor.doctor)
@@ -29,6 +29,7 @@ app.command("run")(run.run)
 app.command("report")(report.report)
 app.command("apply")(apply.apply)
 app.command("finish")(finish.finish)
+app.add_typer(exp.app, name="exp")
 
 
 def _version(wanted: bool) -> None:

@@ -17,6 +17,7 @@ def optimize(
     tolerance: o.Tolerance = None,
     searcher: o.Searcher = None,
     seed: o.Seed = None,
+    experience: o.Experience = None,
     entry: o.Entry = None,
     command: o.Command = None,
     force: o.Force = False,
@@ -50,6 +51,7 @@ def optimize(
         searcher,
         seed,
         ray_address,
+        experience,
     )
     check(preferences)
     job = draft_job(target, entry=entry, command=command, force=force, console=console)

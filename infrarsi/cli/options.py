@@ -60,6 +60,12 @@ Interrupt = Annotated[
         "--on-interrupt", help="Ctrl-C in the search: verify the best so far, or stop at once."
     ),
 ]
+Experience = Annotated[
+    str | None,
+    typer.Option(
+        "--experience", help="Packs to start from: auto (all), off, or patterns of ids [auto]."
+    ),
+]
 Out = Annotated[
     Path | None, typer.Option("--out", help="Folder of the runs [.infrarsi/runs here].")
 ]
@@ -127,6 +133,7 @@ class Preferences:
     searcher: str | None = None
     seed: int | None = None
     ray_address: str | None = None
+    experience: str | None = None
 
 
 def hours(text: str | None) -> float | None:

@@ -16,6 +16,7 @@ _OPTIONS = {
     "invariants.loss_tolerance": "--tolerance",
     "cluster.address": "--ray-address",
     "llm.backend": "--llm",
+    "experience": "--experience",
 }
 _BACKEND_NAMES = {"claude": "claude-cli", "codex": "codex-cli"}
 
@@ -36,6 +37,7 @@ def with_preferences(project: Project, preferences: Preferences) -> Project:
         (search, "seed", preferences.seed),
         (data["invariants"], "loss_tolerance", preferences.tolerance),
         (data["cluster"], "address", preferences.ray_address),
+        (data, "experience", preferences.experience),
     ]
     for section, key, value in given:
         if value is not None:

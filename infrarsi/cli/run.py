@@ -18,6 +18,7 @@ def run(
     tolerance: o.Tolerance = None,
     searcher: o.Searcher = None,
     seed: o.Seed = None,
+    experience: o.Experience = None,
     on_interrupt: o.Interrupt = o.OnInterrupt.VERIFY,
     no_doctor: o.NoDoctor = False,
     resume: Annotated[
@@ -49,6 +50,7 @@ def run(
         searcher,
         seed,
         ray_address,
+        experience,
     )
     check(preferences)
     if resumed is not None and is_complete(resumed):

@@ -14,6 +14,7 @@ from pathlib import Path
 from infrarsi import __version__
 from infrarsi.campaign import Campaign, Start
 from infrarsi.cli.console import Console, shown
+from infrarsi.cli.experience import insist_on_packs, keep
 from infrarsi.cli.honoured import insist_on_files, insist_on_honoured
 from infrarsi.cli.known import insist_on_known
 from infrarsi.cli.options import OnInterrupt, Preferences
@@ -74,6 +75,7 @@ def settled(job: Job, preferences: Preferences, *, is_new: bool) -> Project:
     if is_new:  # a resumed run works on the snapshot that it took
         insist_on_files(job.file)
         insist_on_known(job.file)
+        insist_on_packs(project, job.file)
     return project
 
 
@@ -118,7 +120,9 @@ def opened(
         finally:
             journal.close()
             if journal.events:
-                write_outputs(run, RunState.of(journal.events))
+                state = RunState.of(journal.events)
+                write_outputs(run, state)
+                keep(state, console.say)
             shutil.rmtree(run.path / "cache", ignore_errors=True)
     finally:
         run.unlock()
@@ -208,13 +212,13 @@ def _witness_key(run: RunDirectory) -> str:
 
 def write_outputs(run: RunDirectory, state: RunState) -> None:
     """result.json, REPORT.md and pack.yaml as far as the journal goes."""
-    from infrarsi.experience import dumps, pack_of
+    from infrarsi.experience import as_yaml, pack_of
     from infrarsi.report import report, result
 
     write_atomically(run.result, json.dumps(result(state), indent=2) + "\n")
     write_atomically(run.report, report(state, patch=promoted_diff(state), run=command_name(run)))
     if state.reference:
-        write_atomically(run.pack, dumps(pack_of(state)))
+        write_atomically(run.pack, as_yaml(pack_of(state)))
 
 
 def command_name(run: RunDirectory) -> str:

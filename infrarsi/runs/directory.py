@@ -104,6 +104,11 @@ class RunDirectory:
         return self.path / "pack.yaml"
 
     @property
+    def experience(self) -> Path:
+        """The packs that the search of this run started from."""
+        return self.path / "experience.jsonl"
+
+    @property
     def store(self) -> Path:
         """The snapshot of the project."""
         return self.path / "snapshot"

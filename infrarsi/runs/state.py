@@ -89,6 +89,7 @@ class RunState:
     refused: list[dict[str, Any]] = field(default_factory=list)
     stopped_by: str | None = None
     ranking: list[str] = field(default_factory=list)
+    learned: dict[str, Any] | None = None
     verification: dict[str, Any] = field(default_factory=dict)
     audits: dict[str, Verdict] = field(default_factory=dict)
     pairs: list[Pair] = field(default_factory=list)
@@ -201,6 +202,7 @@ _HANDLERS: dict[str, Callable[[RunState, Mapping[str, Any]], None]] = {
     "refused": _refused,
     "trial": _trial,
     "search_ended": lambda s, e: setattr(s, "stopped_by", e["stopped_by"]),
+    "learned": lambda s, e: setattr(s, "learned", _plain(e)),
     "verify_started": _verify_started,
     "audit": _audit,
     "pair": _pair,

@@ -27,6 +27,7 @@ from infrarsi.contract import (
     ExecutionRequest,
     ExecutionResult,
     Exhausted,
+    Learned,
     NodeInfo,
     Outcome,
     Overlay,
@@ -207,6 +208,9 @@ class FakeSearcher:
     def ranking(self, history: Sequence[Trial]) -> list[Point]:
         good = [t for t in history if t.number and t.same_job and t.step_time_s]
         return [t.point for t in sorted(good, key=lambda t: t.step_time_s or math.inf)][:3]
+
+    def learned(self, history: Sequence[Trial]) -> Learned:
+        return Learned()
 
 
 def _settings(command: str) -> dict[str, object]:

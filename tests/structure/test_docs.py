@@ -38,20 +38,23 @@ def help_of(*command: str) -> str:
 OPTIONS = {
     "optimize": "branch command dry-run entry force gpu-hours interactive llm max-wallclock "
     "no-doctor no-interactive on-interrupt out ray-address screens searcher seed target-speedup "
-    "tolerance trials verbose wall-hours yes",
+    "tolerance trials verbose wall-hours yes experience",
     "run": "gpu-hours llm max-wallclock no-doctor on-interrupt out ray-address resume screens "
-    "searcher seed target-speedup tolerance trials verbose wall-hours",
+    "searcher seed target-speedup tolerance trials verbose wall-hours experience",
     "init": "command entry force",
-    "doctor": "baseline out ray-address verbose",
+    "doctor": "baseline experience out ray-address verbose",
     "report": "out rejudge",
     "apply": "branch out project write",
+    "exp stats": "",
+    "exp validate": "",
+    "exp export": "out pack-id title",
     "finish": "branch dry-run out project ray-address verbose yes",
 }
 
 
 @pytest.mark.parametrize("command", OPTIONS)
 def test_the_list_of_options_is_the_checked_in_one(command: str) -> None:
-    found = set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", help_of(command))) - {"help"}
+    found = set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", help_of(*command.split()))) - {"help"}
     assert sorted(found) == sorted(OPTIONS[command].split())
 
 
