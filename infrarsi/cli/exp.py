@@ -21,9 +21,10 @@ app = typer.Typer(
 def stats() -> None:
     """What the library holds: its packs, what they were measured on, and which families."""
     from infrarsi.cli.experience import library
+    from infrarsi.contract.wording import counted
 
     found = library()
-    print(f"{len(found.packs)} packs; your own are in {found.folder}")
+    print(f"{counted(len(found.packs), 'pack')}; your own are in {found.folder}")
     for pack in found.packs:
         print(f"  {_line(pack)}")
     families: dict[str, int] = {}
@@ -114,10 +115,12 @@ def _renamed(pack: "Pack", pack_id: str | None, title: str | None) -> "Pack":
 
 
 def _line(pack: "Pack") -> str:
+    from infrarsi.contract.wording import counted
+
     parts = [
-        f"{len(pack.effects)} effects",
-        f"{len(pack.failures)} failures",
-        f"{len(pack.conflicts)} conflicts",
+        counted(len(pack.effects), "effect"),
+        counted(len(pack.failures), "failure"),
+        counted(len(pack.conflicts), "conflict"),
     ]
     if pack.change is not None:
         parts.append(f"a verified change of {pack.change.speedup:.3f}x")

@@ -72,6 +72,11 @@ class Site:
         """TMPDIR of the commands."""
         return self.folder / "tmp"
 
+    @property
+    def library(self) -> Path:
+        """The user's library of experience."""
+        return self.folder / "library"
+
     def fill(self, job: str = "waiting", **edits: tuple[str, str]) -> Path:
         """Put a job there; `edits` replace a text in a file (`train_py=("old", "new")`)."""
         shutil.copytree(JOBS / job, self.job)
@@ -86,7 +91,12 @@ class Site:
         """The environment of the commands: the marker, no colours, a temporary folder."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "PYTEST_"))}
         path = f"{INFRARSI.parent}{os.pathsep}{kept.get('PATH', '')}"
-        own = {MARK: self.mark, "TMPDIR": str(self.temporary), "PATH": path}
+        own = {
+            MARK: self.mark,
+            "TMPDIR": str(self.temporary),
+            "PATH": path,
+            "INFRARSI_LIBRARY": str(self.library),
+        }
         return {**kept, **own, **self.extra}
 
     def start(self, *arguments: str, **options: Any) -> "Started":

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,10 +98,31 @@ def test_nothing_of_it_is_left_behind(whole: Finished) -> None:
     assert whole.site.left() == []
     assert {path.name for path in whole.run.iterdir()} == {
         *("contract.yaml", "journal.jsonl", "run.log", "result.json", "pack.yaml", "REPORT.md"),
+        "experience.jsonl",
         *("candidates", "receipts", "snapshot", ".key", ".lock"),
     }
     kept = {path.name for path in whole.run.glob("receipts/*/*")}
     assert kept == {"receipt.json", "stdout.log", "witness"}
+
+
+def test_the_run_is_in_the_library_and_can_be_shared(whole: Finished) -> None:
+    (stored,) = whole.site.library.iterdir()
+    assert stored.name == f"cpu-native-ddp-{whole.run.name}.jsonl"
+    assert f"Experience stored: {stored}" in whole.optimized.out
+    stats = whole.site.infrarsi("exp", "stats").out
+    assert stats.startswith(f"1 pack; your own are in {whole.site.library}\n  {stored.stem}: ")
+    assert "a verified change of " in stats
+    shared = whole.site.folder / "shared.jsonl"
+    named = ("--pack-id", "my-pack", "--title", "a loader that waits")
+    done = whole.site.infrarsi("exp", "export", str(whole.run), "--out", str(shared), *named)
+    assert (done.code, done.err) == (0, "")
+    valid = whole.site.infrarsi("exp", "validate", str(shared))
+    assert valid.out.startswith(f"{shared}: my-pack: a loader that waits; ")
+    for private in (str(whole.site.folder), whole.site.job.name + "/", socket.gethostname()):
+        assert private not in shared.read_text()
+    again = whole.site.infrarsi("exp", "export", str(whole.run), "--out", str(shared))
+    assert (again.code, "exists already" in again.message) == (2, True)
+    shared.unlink()
 
 
 def test_no_token_is_in_any_file_nor_reaches_the_job(whole: Finished) -> None:
