@@ -181,16 +181,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f = figures(path, chosen, n, given.seeds, given.priors)
                 found.append(f)
                 if not given.json:
-                    print(
-                        f"{f.table:24s} {f.chosen:6s} {f.n:3d}   time: in 80 % {f.time_in_80:.2f}, "
-                        f"in 95 % {f.time_in_95:.2f}, rms {f.time_rms:.3f}   peak: {f.peak_in_80:.2f}"
-                        f", {f.peak_in_95:.2f}, rms {f.peak_rms_gib:.2f} GiB   "
-                        f"Brier {f.brier:.3f} (share alone {f.brier_base:.3f})",
-                        flush=True,
-                    )
+                    print(_line(f), flush=True)
     if given.json:
         json.dump([asdict(f) for f in found], sys.stdout, indent=1)
         print()
+
+
+def _line(f: Figures) -> str:
+    return (
+        f"{f.table:24s} {f.chosen:6s} {f.n:3d}   time: in 80 % {f.time_in_80:.2f}, in 95 % "
+        f"{f.time_in_95:.2f}, rms {f.time_rms:.3f}   peak: {f.peak_in_80:.2f}, {f.peak_in_95:.2f}, "
+        f"rms {f.peak_rms_gib:.2f} GiB   Brier {f.brier:.3f} (share alone {f.brier_base:.3f})"
+    )
 
 
 if __name__ == "__main__":
