@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
 from tree_sitter import Node
 
@@ -25,7 +24,7 @@ from infrarsi.scripts.atoms import (
 from infrarsi.scripts.filters import filtered
 from infrarsi.scripts.folders import Folders
 from infrarsi.scripts.grammar import as_quoted
-from infrarsi.scripts.literals import chars, escaped, line_start, without_tabs
+from infrarsi.scripts.literals import chars, escaped, line_start, trimmed, without_tabs
 from infrarsi.scripts.state import State, Variable
 
 _ESCAPED_IN_DOUBLE = b'$`"\\'
@@ -341,7 +340,9 @@ class Expander:
             return self._replaced(known, operator, words, node, state)
         if operator in ("%", "%%", "#", "##") and known is not None and pattern is not None:
             raw_pattern = "".join(self.raw(word) for word in words)
-            return computed(_trim(known, operator, raw_pattern if "*" in raw_pattern else pattern))
+            return computed(
+                trimmed(known, operator, raw_pattern if "*" in raw_pattern else pattern)
+            )
         return self._hole(node)
 
     def _replaced(
@@ -493,16 +494,3 @@ def _has_quotes(node: Node) -> bool:
     if node.type in ("string", "raw_string", "ansi_c_string"):
         return True
     return node.type == "concatenation" and any(_has_quotes(child) for child in node.children)
-
-
-def _trim(text: str, operator: str, pattern: str) -> str:
-    lengths = range(len(text) + 1)
-    order = lengths if len(operator) == 1 else reversed(lengths)
-    for length in order:
-        if operator[0] == "%":
-            head, tail = text[: len(text) - length], text[len(text) - length :]
-            if fnmatchcase(tail, pattern):
-                return head
-        elif fnmatchcase(text[:length], pattern):
-            return text[length:]
-    return text

@@ -7,10 +7,10 @@ from fnmatch import fnmatchcase
 
 from tree_sitter import Node
 
-from infrarsi.scripts.atoms import Atoms, Char, Field, Hole, computed, text_of, unguard
+from infrarsi.scripts.atoms import Atoms, Field, Hole, computed, text_of, unguard
 from infrarsi.scripts.conditions import assumed_to_succeed, truth
 from infrarsi.scripts.expansion import Expander
-from infrarsi.scripts.redirects import Redirect, redirects_of
+from infrarsi.scripts.redirects import Redirect, filled_by, redirects_of
 from infrarsi.scripts.state import State, Variable, merge
 
 _MAX_DEPTH = 20
@@ -143,8 +143,8 @@ class Interpreter:
         if body is None:
             return
         if body.type == "command":
-            heredocs = [r for r in node.children_by_field_name("redirect") if _is_heredoc(r)]
-            given = self.expander.document(heredocs[-1], state) if heredocs else None
+            here = [c for c in node.children if c.type == "heredoc_redirect"]
+            given = self.expander.document(here[-1], state) if here else None
             self._command(body, state, tuple(extra), given)
         else:
             self._walk(body, state)
@@ -373,13 +373,24 @@ class Interpreter:
             origin.extend([word] * len(found))
         inside = state.copy()
         sites = tuple(self._assign(site, inside, exported=True) for site in prefix)
-        if fields and given is not None and self._filled(fields, given, state, node):
+        filled = filled_by(fields, given) if fields and given is not None else None
+        if filled is not None:
+            name, atoms = filled
+            own = Variable(
+                atoms,
+                None,
+                self.expander.raw(node),
+                self.expander.line(node),
+                name in state.exported,
+            )
+            state.variables[name] = self.forced.get(name, own)
+            state.unset -= {name}
             return
         if fields and self._builtin(fields, state, node):
             return
-        name = fields[0].text if fields else None
-        if name in state.functions:
-            self._call(state.functions[name], fields, inside, state)
+        command = fields[0].text if fields else None
+        if command in state.functions:
+            self._call(state.functions[command], fields, inside, state)
             return
         self.invocations.append(
             Invocation(
@@ -394,28 +405,6 @@ class Interpreter:
                 given,
             )
         )
-
-    def _filled(self, fields: list[Field], given: Atoms, state: State, node: Node) -> bool:
-        """`read -r -d '' X <<EOF`: the variable has the whole text, without blanks around it."""
-        words = _texts(fields)
-        is_whole = words[0] == "read" and "-d" in words[:-1] and words[words.index("-d") + 1] == ""
-        if not is_whole or (words[-1] or "").startswith("-") or "-r" not in words:
-            return False
-        name = words[-1] or ""
-        if words[-2] != "" or not name.isidentifier():
-            return False
-        atoms = list(unguard(given))
-        while atoms and _is_blank(atoms[-1]):
-            atoms.pop()
-        while atoms and _is_blank(atoms[0]):
-            atoms.pop(0)
-        raw, line = self.expander.raw(node), self.expander.line(node)
-        exported = name in state.exported
-        state.variables[name] = self.forced.get(
-            name, Variable(tuple(atoms), None, raw, line, exported)
-        )
-        state.unset -= {name}
-        return True
 
     def _call(self, body: Node, fields: list[Field], inside: State, state: State) -> None:
         if self._depth >= _MAX_DEPTH:
@@ -479,14 +468,6 @@ def assignments_of(command: Node, source: bytes) -> tuple[list[Node], list[Node]
 
 def _texts(fields: list[Field]) -> list[str | None]:
     return [found.text for found in fields]
-
-
-def _is_heredoc(redirect: Node) -> bool:
-    return redirect.type == "heredoc_redirect"
-
-
-def _is_blank(atom: Char | Hole) -> bool:
-    return isinstance(atom, Char) and atom.text in (" ", "\t", "\n")
 
 
 def _named(word: Node) -> bool:

@@ -1,5 +1,7 @@
 """Text of a script that stands for itself, with the bytes that each character is written in."""
 
+from fnmatch import fnmatchcase
+
 from infrarsi.scripts.atoms import Atom, Atoms, Char, Quoting
 
 
@@ -55,3 +57,17 @@ def _chars(source: bytes, start: int, end: int, quoting: Quoting, guarded: bool)
         found.append(Char(letter, at, at + size, quoting, guarded))
         at += size
     return found
+
+
+def trimmed(text: str, operator: str, pattern: str) -> str:
+    """What `${X%pattern}` and its relatives leave of a text."""
+    lengths = range(len(text) + 1)
+    order = lengths if len(operator) == 1 else reversed(lengths)
+    for length in order:
+        if operator[0] == "%":
+            head, tail = text[: len(text) - length], text[len(text) - length :]
+            if fnmatchcase(tail, pattern):
+                return head
+        elif fnmatchcase(text[:length], pattern):
+            return text[length:]
+    return text

@@ -11,8 +11,8 @@ from infrarsi.scripts.atoms import Char, Field, Hole, computed, guard, text_of, 
 from infrarsi.scripts.expansion import Expander
 from infrarsi.scripts.grammar import parse
 from infrarsi.scripts.interpreter import Interpreter, Invocation, Site
-from infrarsi.scripts.launchers import FOREIGN, INDIRECT
 from infrarsi.scripts.launching import Launched, is_launcher, raw_of, recognise
+from infrarsi.scripts.missing import no_training
 from infrarsi.scripts.model import (
     Assignment,
     Mount,
@@ -210,7 +210,11 @@ class Reading:
     def _chosen(self) -> tuple["Reading", Launched]:
         found = self._found()
         if not found:
-            raise UserError(self._nothing(), where=self.where, fix=_FIX_NOTHING)
+            raise UserError(
+                no_training(self.invocations, self.expander, self.end),
+                where=self.where,
+                fix=_FIX_NOTHING,
+            )
         best = max(x.rank for _, x in found)
         found = [pair for pair in found if pair[1].rank == best]
         certain = [pair for pair in found if not pair[1].invocation.condition]
@@ -226,32 +230,6 @@ class Reading:
         reading, launched = chosen[-1]
         reading._check_syntax(launched)
         return reading, launched
-
-    def _nothing(self) -> str:
-        for invocation in self.invocations:
-            chain = Chain.of(invocation.fields, is_launcher)
-            name = invocation.fields[chain.inner].text if chain.inner < len(chain.fields) else None
-            line = self.expander.line(invocation.node)
-            base = (name or "").rpartition("/")[2]
-            if invocation.given is not None and base.startswith(("python", "sbatch")):
-                what = "its program" if base.startswith("python") else "the script that it submits"
-                return f"`{base}` in line {line} reads {what} from a heredoc, which has no file"
-            if base in FOREIGN:
-                return f"`{base}` in line {line} starts jobs of {FOREIGN[base]}, {_FOREIGN}"
-            if base in INDIRECT or (chain.wrapped and base and not chain.fields[0].hole):
-                first = base if base in INDIRECT else chain.wrapped[-1].wrapper.name
-                return f"what `{first}` in line {line} starts is said in another file, {_INDIRECT}"
-        names = sorted({f.text for i in self.invocations for f in i.fields[:1] if f.text})
-        if self.end.ended and self.end.ended_at:
-            return (
-                f"the script ends in line {self.end.ended_at}, with what is set now, before any "
-                "command that starts training"
-            )
-        ran = ", ".join(f"`{name}`" for name in names[:12]) or "nothing"
-        return (
-            "no command that starts training (torchrun, python, accelerate launch, deepspeed) "
-            f"was found; the script runs {ran}"
-        )
 
     def _check_syntax(self, launched: Launched) -> None:
         node = launched.invocation.statement
@@ -491,8 +469,6 @@ def _variable_of(name: str, field: Field) -> Variable:
     return Variable(atoms, None, raw, field.line, exported=True)
 
 
-_FOREIGN = "whose training loop is not understood"
-_INDIRECT = "which is not read"
 _MAX_DEPTH = 4
 _FIX_NOTHING = (
     "give the script that holds the training command, or the command itself with --command"

@@ -1,10 +1,11 @@
 """The files that redirections write, and the text of a heredoc that goes into one."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from infrarsi.scripts.atoms import Atoms
+from infrarsi.scripts.atoms import Atom, Atoms, Char, Field, unguard
 from infrarsi.scripts.expansion import Expander
 from infrarsi.scripts.state import State
 
@@ -85,3 +86,21 @@ def _first_command(pipeline: Node) -> Node | None:
     if first is not None and first.type == "redirected_statement":
         return first.child_by_field_name("body")
     return first
+
+
+def filled_by(fields: Sequence[Field], given: Atoms) -> tuple[str, Atoms] | None:
+    """The variable of `read -r -d '' X <<EOF` and its value: the text without blanks around it."""
+    words = [found.text for found in fields]
+    name = words[-1] or ""
+    if words[0] != "read" or "-r" not in words or words[-3:-1] != ["-d", ""]:
+        return None
+    atoms = list(unguard(given))
+    while atoms and _is_blank(atoms[-1]):
+        atoms.pop()
+    while atoms and _is_blank(atoms[0]):
+        atoms.pop(0)
+    return (name, tuple(atoms)) if name.isidentifier() else None
+
+
+def _is_blank(atom: Atom) -> bool:
+    return isinstance(atom, Char) and atom.text in (" ", "\t", "\n")
