@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from infrarsi.cli.console import Console, ask, shown
 from infrarsi.cli.finding import project_of
@@ -13,7 +14,11 @@ from infrarsi.contract.wording import counted
 from infrarsi.errors import Interrupted, UserError
 from infrarsi.runs import RunDirectory, RunState, read
 
+if TYPE_CHECKING:
+    from infrarsi.draft import Draft
+
 FILE_NAME = "infrarsi.yaml"
+_COLUMN = 17
 _YES = ("", "y", "yes")
 
 
@@ -49,12 +54,36 @@ def draft_job(
     console.say(f"Drafted {shown(made.path)}.")
     for fact in made.facts:
         name = fact.name.replace("_", " ")
-        console.say(f"  {name:<17} {fact.value} ({fact.told})", milestone=False)
+        console.say(f"  {name:<{_COLUMN}} {fact.value} ({fact.told})", milestone=False)
+    for line in _drafted_lines(made):
+        console.say(line, milestone=False)
     for note in (*made.notes, *made.unknowns):
         console.say(f"  {note}")
     for question in made.questions:
         console.say(f"  check in {FILE_NAME}: {question.text} (now {question.default})")
     return _loaded(made.path)
+
+
+def _drafted_lines(made: "Draft") -> Iterator[str]:
+    """What the draft does with the job, to be confirmed beside the facts."""
+    project = made.project
+    length = made.comments.get(("workload", "planned_steps"), "")
+    if length and not length.startswith("a guess"):
+        yield _row("steps", f"{project.workload.planned_steps} ({length})")
+    yield _row("settings to try", ", ".join(knob.name for knob in project.knobs) or "none")
+    fresh = [place.partition(":")[2] for place, value in project.sinks.items() if value == "fresh"]
+    if fresh:
+        yield _row("writes to", f"{', '.join(fresh)}: a fresh folder in every run")
+    others = [f"{p.partition(':')[2]}={v}" for p, v in project.sinks.items() if v != "fresh"]
+    if others:
+        yield _row("trackers", ", ".join(others))
+    yield _row("code to change", ", ".join(project.editable) or "none")
+    if project.frozen:
+        yield _row("code that stays", ", ".join(project.frozen))
+
+
+def _row(name: str, text: str) -> str:
+    return f"  {name:<{_COLUMN}} {text}"
 
 
 def load_job(target: Path) -> Job:

@@ -24,6 +24,7 @@ _FLAG_NAMES = re.compile(
     r"--?(.*[-_.])?(config|configs|cfg|conf|yaml|recipe|deepspeed|params|hparams|settings|args)"
     r"([-_](file|path|name|yaml|json|toml))?"
 )
+_FILE_FLAGS = re.compile(r"--?(config|cfg|conf|config[-_]file|yaml|deepspeed([-_]config)?)")
 _LOADERS = ("safe_load", "load", "full_load", "loads", "fromfile", "load_yaml", "read_yaml")
 _DEFAULTS = ("TrlParser", "jsonargparse", "configargparse", "add_config_file", "config_path=")
 _OVERRIDES = re.compile(
@@ -91,7 +92,7 @@ def find(
         if config is not None:
             how: Meeting = meeting
             if place in alone:
-                how = "overrides"
+                how = "overrides" if len(job.arguments) == 1 else "defaults"
             elif posixpath.splitext(place)[1] == ".py":
                 how = "apart"
             written = job.documents.get(place)
@@ -99,7 +100,19 @@ def find(
             file = ReadFile(config, told, how, _fixed(place, job), kept, written)
             files[place] = file
             unknowns += [*config.notes, *file.unknowns()]
+    unknowns += _unnamed(job, script)
     return Configurations(tuple(files.values()), tuple(unknowns))
+
+
+def _unnamed(job: Job, script: str) -> Iterator[str]:
+    """Files whose names only a run can tell."""
+    for argument in job.arguments:
+        if _FILE_FLAGS.fullmatch(argument.name) and not argument.static:
+            written = argument.expression or argument.raw
+            yield (
+                f"what the file of `{argument.name}` says ({script}:{argument.line}): which file "
+                f"it is, `{written}`, only a run can tell"
+            )
 
 
 def _on_the_command(job: Job, script: str) -> Iterator[tuple[str, str]]:
@@ -157,8 +170,11 @@ def _meeting(sources: Sources) -> Meeting:
 
 
 def _alone(sources: Sources, job: Job) -> tuple[str, ...]:
-    """A file that is the whole command line: `parser.parse_json_file(sys.argv[1])`."""
-    if len(job.arguments) != 1 or job.arguments[0].name:
+    """A file that is the whole command line: `parser.parse_json_file(sys.argv[1])`.
+
+    Flags behind it are told to a parser of the project's own, and come before the file.
+    """
+    if not job.arguments or job.arguments[0].name:
         return ()
     value = job.arguments[0].value
     place = job.place(value) if isinstance(value, str) else None
@@ -208,7 +224,12 @@ def _with_entry(
     at = next((s for s in settings if s.dest == name and _is_flag(s)), None)
     made = _setting(file, entry, at.definition if at is not None else None)
     if at is None:
-        return [*settings, made], ""
+        strange = next((s for s in settings if s.definition is None and s.dest == name), None)
+        if strange is None or (file.meeting == "apart" and len(entry.key) > 1):
+            return [*settings, made], ""
+        why = f"{strange.origin} and {made.origin} both give `{name}`; which one the program takes"
+        made = replace(made, value=None, is_known=False, why="two places give it")
+        return [*settings, made], why
     rest = [setting for setting in settings if setting is not at]
     if file.meeting == "defaults" and len(entry.key) == 1:
         if at.place.name in passed:

@@ -1,4 +1,7 @@
-"""DeepSpeed's configuration as a dictionary in the program: read for its facts, never changed."""
+"""What a program itself writes out for its library: read for its facts, never changed.
+
+DeepSpeed's configuration as a dictionary, and the arguments of a Trainer as a call.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -7,11 +10,21 @@ from infrarsi.configs import Entry, Key
 from infrarsi.configs.constants import UNKNOWN, constant
 from infrarsi.contract import Place, PlaceKind, Scalar
 from infrarsi.draft.argument_systems.annotations import kind_of
-from infrarsi.draft.arguments import Definition
+from infrarsi.draft.arguments import Definition, module_constants
 from infrarsi.draft.settings import Setting
 from infrarsi.draft.sources import PythonFile, Sources, dotted
 
 _WHY = "it stands in a dictionary of the program"
+_WHY_CALL = "it stands in a call of the program"
+_ARGUMENTS = (
+    *("TrainingArguments", "Seq2SeqTrainingArguments", "SentenceTransformerTrainingArguments"),
+    *("SFTConfig", "DPOConfig", "GRPOConfig", "KTOConfig", "ORPOConfig", "CPOConfig"),
+    "RewardConfig",
+)
+_TOLD = (  # what such a call says of an update and of the job's length
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "max_steps", "bf16", "fp16"),
+    *("num_train_epochs", "optim", "max_seq_length", "max_length"),
+)
 _KEYWORDS = ("config", "config_params")
 
 
@@ -28,6 +41,30 @@ def deepspeed_settings(sources: Sources) -> tuple[Setting, ...]:
         if table is not None:
             return tuple(_setting(file, entry) for entry in _entries(file, table, ()))
     return ()
+
+
+def trainer_settings(sources: Sources) -> tuple[Setting, ...]:
+    """What the one call of `TrainingArguments(...)` or its like says; none of it can be changed.
+
+    Nothing is read where there are several calls, or where it is given a dictionary.
+    """
+    calls = [*sources.calls(*_ARGUMENTS)]
+    if len(calls) != 1 or any(keyword.arg is None for keyword in calls[0][1].keywords):
+        return ()
+    file, call = calls[0]
+    names = module_constants(file)
+    found = []
+    for keyword in call.keywords:
+        if keyword.arg not in _TOLD:
+            continue
+        value = constant(keyword.value, names)
+        line = keyword.value.lineno
+        if value is not None and isinstance(value, Scalar):
+            found.append(_setting(file, Entry((keyword.arg,), value, line, why=_WHY_CALL)))
+        elif value is UNKNOWN:
+            why = f"it is computed: `{ast.unparse(keyword.value)}`"
+            found.append(_setting(file, Entry((keyword.arg,), None, line, why=why)))
+    return tuple(found)
 
 
 def _dictionary(file: PythonFile, node: ast.expr | None) -> ast.Dict | None:

@@ -300,6 +300,13 @@ class _Drafting:
         asked = gpus.number if gpus is not None and gpus.number else 0
         is_gpu = (machine.gpus > 0 or asked > 0) and self._uses_gpu()
         default = (asked or machine.gpus) if is_gpu else 1
+        started = told.number if told is not None else None
+        if not is_gpu and machine.gpus == 0 and started and self._uses_gpu():
+            self.notes.append(
+                f"{told.place if told is not None else ''}: the job starts {started} processes on "
+                "a node, and can use GPUs, but there is none here: for nodes with GPUs set "
+                f"`launch.gpus_per_node` to {started}"
+            )
         self.unknowns += [f"{text}; {default} is assumed" for text in self.placement.unknowns]
         if told is None:
             alone = self.target.training.launcher == "python" and not self.spawns

@@ -21,6 +21,10 @@ from infrarsi.errors import UserError
 from infrarsi.scripts import CONSOLE, Argument, TrainingCommand, Wrapping
 
 _ALL_GPUS = ("gpu", "auto", "cuda", "cpu", "xpu")
+_BY_HOME = (
+    "it is one for each GPU that it sees, unless accelerate's own file in your home "
+    "(`~/.cache/huggingface/accelerate/default_config.yaml`), which is not read, says otherwise"
+)
 _FIX = "write the number out, or give the command that one node runs with --command"
 
 
@@ -80,8 +84,13 @@ class _Placing:
             )
         gpus = self._gpus() or self._visible()
         processes = self._processes(nodes)
-        if processes is not None and processes.number is None and self._visible() is not None:
-            processes = self._visible()
+        if processes is not None and processes.number is None:
+            processes = self._visible() or processes
+            if processes.number is None and gpus is None:
+                self.notes.append(
+                    f"{processes.place}: one process is started for each GPU, so how many depends "
+                    "on where it runs; the GPUs of this machine are drafted"
+                )
         return Placement(nodes, place, processes, gpus, tuple(self.notes), tuple(self.unknowns))
 
     # -- Slurm and manifests
@@ -238,10 +247,10 @@ class _Placing:
         total = self._from_accelerate("num_processes")
         if total is None:
             if self._config is None:
+                place = f"{self.target.where}:{self.training.line}"
                 self.unknowns.append(
-                    f"the processes that accelerate starts ({self.target.where}:"
-                    f"{self.training.line}): without `--num_processes` or `--config_file` its "
-                    "default file in your home decides, and that is not read"
+                    f"the processes that accelerate starts ({place}): without `--num_processes` or "
+                    f"`--config_file` {_BY_HOME}"
                 )
             return None
         return Told(self._divided(total.number or 1, nodes, total.place), total.place)
@@ -277,11 +286,26 @@ class _Placing:
             text = assigned.value or ""
             number = int(text) if text.isdigit() else None
             return Told(number, f"{self.target.where}:{assigned.line}")
+        named = self._in_its_file() if self.training.launcher == "trl" else None
+        if named is not None:
+            return Told(self._divided(named.number or 1, nodes, named.place), named.place)
         self.unknowns.append(
             f"the processes that {self.training.launcher} starts ({place}): without "
-            "`--num_processes` accelerate's default file in your home decides, and that is not read"
+            f"`--num_processes` {_BY_HOME}"
         )
         return None
+
+    def _in_its_file(self) -> Told | None:
+        """`num_processes` of the file that `trl --config` names, which it hands to accelerate."""
+        named = next((a for a in self.training.arguments if a.name == "--config"), None)
+        if named is None or not isinstance(named.value, str):
+            return None
+        path = self.target.root / self.target.cwd / named.value
+        written = self.target.written.get(os.path.normpath(f"{self.target.cwd}/{named.value}"))
+        text = text_of(path, named.value, self._place(named)) if written is None else written.text
+        config = accelerate_config(text, named.value)
+        number = config.number("num_processes")
+        return None if number is None else Told(number, config.place("num_processes"))
 
     def _divided(self, total: int, nodes: int, place: str) -> int:
         if total % nodes:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infrarsi.draft import configurations
-from infrarsi.draft.argument_systems import Arguments, Job, read
-from infrarsi.draft.dictionaries import deepspeed_settings
+from infrarsi.draft.argument_systems import Arguments, Definition, Job, read
+from infrarsi.draft.dictionaries import deepspeed_settings, trainer_settings
 from infrarsi.draft.documents import doubts as unknown_parts
 from infrarsi.draft.settings import Setting, settings, told_apart
 from infrarsi.draft.sources import Sources
@@ -47,9 +47,16 @@ def read_settings(
     found = configurations.find(sources, job, arguments.definitions, target.where, config)
     joined, doubts = configurations.joined(flags, found)
     joined += deepspeed_settings(sources)
+    if not any(_is_of_a_trainer(definition) for definition in arguments.definitions):
+        joined += trainer_settings(sources)
     return Told(
         arguments=arguments,
         settings=told_apart(joined),
         unknowns=(*arguments.unknowns, *found.unknowns, *doubts, *unknown_parts(target.written)),
         files=tuple(file.config.path for file in found.files),
     )
+
+
+def _is_of_a_trainer(definition: Definition) -> bool:
+    """Whether a flag is a field of a Trainer's arguments."""
+    return definition.system == "HfArgumentParser"

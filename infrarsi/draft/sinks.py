@@ -10,7 +10,7 @@ from infrarsi.contract import PlaceKind
 from infrarsi.draft.paths import PROJECT, Reader, Told
 from infrarsi.draft.reaching import is_reached
 from infrarsi.draft.settings import Setting
-from infrarsi.draft.sources import Sources
+from infrarsi.draft.sources import Sources, dotted
 from infrarsi.draft.speech import is_there
 from infrarsi.draft.stack_sinks import stack_sinks
 from infrarsi.draft.target import Target
@@ -24,6 +24,7 @@ _NAMES = re.compile(
     r"|samples?|export|model-save)"
     r"(-(out|output|save|ckpt|checkpoint|log|run))?(-(dir|directory|path|folder|file|root|to))?"
 )
+_RUN_NAMES = re.compile(r"--(runs?|exp|experiment|work|samples?|metrics|export|dump)")
 _HELP = re.compile(
     r"\b(writ(e|es|ten)|sav(e|es|ed|ing)|output|store[sd]?|dump(ed)?)\b|\blogs? (to|dir|file)"
 )
@@ -257,6 +258,8 @@ def _is_named_sink(setting: Setting) -> bool:
     if _LOADS.search(name):
         return False
     text = setting.definition.help.lower() if setting.definition else ""
+    if _RUN_NAMES.fullmatch(name) and not re.search(r"[/.]", str(setting.value)):
+        return False  # a name for a run; where it is a folder, the code that writes there shows it
     if _NAMES.fullmatch(name):
         return not re.search(r"\b(resume|load|start|initiali[sz]e|restore)", text)
     says = re.search(r"dir|path|folder|file|root", name) or re.search(r"folder|director|file", text)
@@ -353,7 +356,9 @@ def _cannot(sources: Sources, settings: Sequence[Setting], sinks: Sinks) -> None
             ),
             None,
         )
-        if name in sources.external and at is not None:
+        if name == "swanlab" and at is not None and _takes_mode_from_outside(sources):
+            sinks.add("env:SWANLAB_MODE", "offline", f"{at} imports {name}")
+        elif name in sources.external and at is not None:
             sinks.faults.append(
                 UserError(
                     f"it reports to {title}, which cannot be taken offline by a variable",
@@ -361,6 +366,12 @@ def _cannot(sources: Sources, settings: Sequence[Setting], sinks: Sinks) -> None
                     fix="put the tracker behind a flag that is off by default",
                 )
             )
+
+
+def _takes_mode_from_outside(sources: Sources) -> bool:
+    """Whether no call of `swanlab.init` has a mode of its own, which comes before the variable."""
+    calls = [c for _, c in sources.calls("init") if dotted(c.func).startswith("swanlab.")]
+    return not any(k.arg in ("mode", None) for call in calls for k in call.keywords)
 
 
 def _resumes(reader: Reader, sources: Sources, sinks: Sinks) -> None:

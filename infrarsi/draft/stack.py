@@ -39,6 +39,7 @@ _NOT_TORCH = {  # also imported by jobs of torch, for their data, weights or log
     "tensorflow": "TensorFlow",
     "paddle": "PaddlePaddle",
 }
+_LAUNCHING = ("deepspeed.launcher", "torch.distributed.run", "accelerate.commands", "submitit")
 _SUPPORTED = (
     "Megatron, torchtitan or FSDP2, DeepSpeed, transformers' Trainer with its relatives, and plain "
     "PyTorch"
@@ -47,7 +48,16 @@ _MEGATRON = re.compile(r"(^|/)megatron/(core|training|legacy|model|arguments)")
 _TORCHTITAN = re.compile(r"(^|/)torchtitan/(train|trainer|config|config_manager|models)")
 _TRAINER = re.compile(r"[A-Z]\w*Trainer|Trainer")
 _WRAPPERS = ("DistributedDataParallel", "DDP", "FullyShardedDataParallel", "FSDP")
-_SHOWN = ("transformers", "trl", "Accelerator", "deepspeed", "fully_shard", *_WRAPPERS)
+_OF_TRAINERS = ("transformers", "trl", "sentence_transformers")
+_SHOWN = (
+    "transformers",
+    "sentence_transformers",
+    "trl",
+    "Accelerator",
+    "deepspeed",
+    "fully_shard",
+    *_WRAPPERS,
+)
 """What a file holds that shows a stack by its code."""
 
 _HUGGINGFACE = ("axolotl", "llama-factory", "trl", "hf-trainer", "accelerate")
@@ -101,6 +111,7 @@ class Stack:
 
 def recognise(target: Target, sources: Sources) -> Stack:
     """The stack; raises UserError naming one that is not understood, or a program without torch."""
+    _insist_on_a_program(sources)
     signs = tuple(_signs(target, sources))
     for module, name in _OTHERS.items():
         place = sources.external.get(module.partition(".")[0])
@@ -139,6 +150,20 @@ def recognise(target: Target, sources: Sources) -> Stack:
         )
     place = wrapped or sources.external["torch"]
     return Stack("native-ddp", place, is_distributed, (), signs)
+
+
+def _insist_on_a_program(sources: Sources) -> None:
+    """An entry that only starts another program is a launcher, and what it starts is not told."""
+    entry = sources.entry
+    for module in _LAUNCHING:
+        node = next((n for n in entry.tree.body if _imports(n, module)), None)
+        if node is not None and "backward" not in entry.text:
+            raise UserError(
+                f"this program starts the training by itself (`import {module}`), so what runs is "
+                "not said in the script",
+                where=entry.place(node),
+                fix="give the command that it starts with --command",
+            )
 
 
 def _is_needed(module: str, sources: Sources) -> bool:
@@ -203,7 +228,7 @@ def _in_code(sources: Sources) -> Iterator[Sign]:
 def _imported(place: str, module: str, node: ast.ImportFrom) -> Iterator[Sign]:
     for alias in node.names:
         what = f"`from {node.module} import {alias.name}`"
-        if module in ("transformers", "trl") and _TRAINER.fullmatch(alias.name):
+        if module in _OF_TRAINERS and _TRAINER.fullmatch(alias.name):
             yield Sign("trl" if module == "trl" else "hf-trainer", what, place)
         elif module == "accelerate" and alias.name == "Accelerator":
             yield Sign("accelerate", what, place)
@@ -212,7 +237,7 @@ def _imported(place: str, module: str, node: ast.ImportFrom) -> Iterator[Sign]:
 def _used(name: str, place: str, is_call: bool, sources: Sources) -> Iterator[Sign]:
     module, _, last = name.rpartition(".")
     what = f"`{name}(...)`" if is_call else f"a subclass of `{name}`"
-    if module in ("transformers", "trl") and _TRAINER.fullmatch(last):
+    if module in _OF_TRAINERS and _TRAINER.fullmatch(last):
         yield Sign("trl" if module == "trl" else "hf-trainer", what, place)
     if module == "accelerate" and last == "Accelerator":
         yield Sign("accelerate", what, place)

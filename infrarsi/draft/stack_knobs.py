@@ -36,7 +36,7 @@ def from_settings(
                 around.unknowns.append(f"`{name}` ({setting.origin}): {setting.why}")
                 closed.add(family.name)
                 continue
-            if not speech.takes(dialect, spelling, setting):
+            if not speech.takes(dialect, spelling, setting) or _is_decided(spelling, settings):
                 continue
             if setting.is_given and is_there(setting):
                 closed.add(family.name)
@@ -45,6 +45,12 @@ def from_settings(
                 found.setdefault(family.name, made)
                 closed.add(family.name)
     return list(found.values())
+
+
+def _is_decided(spelling: StackSpelling, settings: Sequence[Setting]) -> bool:
+    """Whether another setting decides on the default of a name, or may do so."""
+    deciding = [s for s in settings if spelling.unless and s.dest == spelling.unless]
+    return any(not s.is_known or is_there(s) for s in deciding)
 
 
 def _is_for(family: Family, around: Surroundings) -> bool:

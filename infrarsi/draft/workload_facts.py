@@ -291,6 +291,7 @@ def _is_unreadable(settings: Sequence[Setting]) -> bool:
     parts = (*_WHOLES, *_PARTS)
     return any(
         not setting.is_known
+        and setting.value is None
         and (setting.is_given or _normal(name) in _PARTS)
         and _normal(name) in parts
         for setting in settings
@@ -318,4 +319,6 @@ def _normal(name: str) -> str:
 
 def _told(setting: Setting) -> str:
     verb = "passes" if setting.is_given else "defaults to"
-    return f"{setting.origin} {verb} {setting.place.name} {setting.value}"
+    is_flag = setting.value is True and setting.place.kind is PlaceKind.FLAG
+    value = "" if is_flag and setting.is_given else f" {setting.value}"
+    return f"{setting.origin} {verb} {setting.place.name}{value}"

@@ -143,7 +143,22 @@ def imported(sources: Sources, module: str) -> Iterator[tuple[str, frozenset[str
                 continue
             is_it = any(name.partition(".")[0] == module for name in names)
             if is_it and is_reached(file, node, sources):
-                yield file.place(node), guards
+                yield file.place(node), guards | _of_callers(file, node, sources)
+
+
+def _of_callers(file: PythonFile, node: ast.AST, sources: Sources) -> frozenset[str]:
+    """The names that decide on every call of the function that a node stands in."""
+    while node in file.parents and not isinstance(node, ast.FunctionDef):
+        node = file.parents[node]
+    if not isinstance(node, ast.FunctionDef):
+        return frozenset()
+    found = [
+        guards
+        for other in sources.holding(f"{node.name}(")
+        for call, guards in _guarded(other.tree, frozenset())
+        if isinstance(call, ast.Call) and dotted(call.func).rpartition(".")[2] == node.name
+    ]
+    return frozenset.intersection(*found) if found else frozenset()
 
 
 def _guarded(node: ast.AST, guards: frozenset[str]) -> Iterator[tuple[ast.AST, frozenset[str]]]:

@@ -33,9 +33,10 @@ class StackSpelling:
     without words is written as it is. `present` is the value that a switch, or a key that is true,
     stands for. `sets[value]` are all names that a value sets, where one is not enough; the other
     names of `sets` are then removed. `default` is the value of a job that does not write the name,
-    None where it is not known, and `caveat` says when it is another one; `offer` are the values to
-    offer beside today's. `since` and `until`
-    are versions of the dialect's package: the first that knows the name, the first that does not.
+    None where it is not known. `caveat` says when it is another one: where the setting `unless` is
+    on, and the name is then not offered. `offer` are the values to offer beside today's. `since`
+    and `until` are versions of the dialect's package: the first that knows the name, the first that
+    does not.
     """
 
     family: str
@@ -49,6 +50,7 @@ class StackSpelling:
     until: str | None = None
     only: Only | None = None
     caveat: str = ""
+    unless: str = ""
 
     def is_taken_by(self, version: str) -> bool:
         """Whether a version of the package knows the name."""

@@ -24,7 +24,7 @@ def read_hf(sources: Sources, environment: _Environment = None) -> Found:
     """`HfArgumentParser((ModelArguments, TrainingArguments))`: one flag a field."""
     found = Found()
     classes = Classes(sources, environment)
-    for file, call in uses(sources, _HF):
+    for file, call in uses(sources, (*_HF, *_derived(sources))):
         if dotted(call.func).rpartition(".")[2] in _WITH_CONFIG:
             found.definitions.append(_config_flag(file.place(call)))
         given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "dataclass_types")]
@@ -36,6 +36,16 @@ def read_hf(sources: Sources, environment: _Environment = None) -> Found:
         for part in parts:
             _hf_class(part, file, call, classes, found)
     return found
+
+
+def _derived(sources: Sources) -> tuple[str, ...]:
+    """Classes of the project that are such parsers too."""
+    classes = (n for file in sources.holding(*_HF) for n in file.of(ast.ClassDef))
+    return tuple(
+        node.name
+        for node in classes
+        if any(dotted(base).rpartition(".")[2] in _HF for base in node.bases)
+    )
 
 
 def _hf_class(
