@@ -22,3 +22,6 @@ def test_what_an_update_is_is_shown_with_its_places(site: Site) -> None:
     shown = {" ".join(words[:2]): words[2] for words in lines if len(words) == 3}
     assert shown["micro batch"] == "3 (train.sh:2 passes --per_device_train_batch_size 3)"
     assert shown["global batch"].startswith("12 (train.sh:2 passes")
+    assert shown["writes to"].endswith(": a fresh folder in every run")
+    assert "micro_batch" in done.out.partition("  settings to try")[2].partition("\n")[0]
+    assert done.out.partition("  code to change")[2].partition("\n")[0].strip() == "train.py"
