@@ -5,7 +5,7 @@
 
 From a table, three runs of the reference and `n` trials are shown to the models, with noise:
 chosen at random (`random`) or by the proposer itself (`search`). Then up to 400 other
-configurations are predicted. `in_80`, `in_95`: the share whose noise-free log step time, or peak,
+configurations are predicted. `in_80`, `in_95`: the share whose log step time, or peak,
 lies in the central interval of that probability; `rms`: root mean square error of log step time,
 and of the peak in GiB; `brier`: mean squared error of P(fits) over configurations that fit and that
 do not, beside that of the table's own share (`brier_base`).
@@ -75,6 +75,7 @@ def predicted(
     rows = [table.row(point) for point in points]
     ok = np.array([row["status"] == "ok" for row in rows])
     mean, sd = (each[ok] for each in beliefs.log_time(codes))
+    sd = np.hypot(sd, noise)  # rows are single measurements
     truth = np.array(
         [math.log(r["step_s"] / table.reference_s) for r in rows if r["status"] == "ok"]
     )
