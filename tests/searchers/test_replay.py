@@ -42,3 +42,25 @@ def test_the_share_of_a_point_leaves_noise_out(replay: ModuleType) -> None:
     table = replay.Table(TABLES[0])
     assert table.share(table.reference) == 0.0
     assert table.share(None) == 0.0
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["true", "reversed"])
+def test_a_pack_of_a_table_is_used_for_the_other(
+    replay: ModuleType, capsys: pytest.CaptureFixture[str], turned: bool
+) -> None:
+    replay.main([str(TABLES[0]), "--searcher", "hypothesis", "--seeds", "1", "--json", "--budget",
+                 "4", "--pack-from", str(TABLES[1]), *(["--reverse"] if turned else [])])  # fmt: skip
+    (figures,) = json.loads(capsys.readouterr().out)
+    assert figures["t90_median"] <= (4 if turned else 2)
+    assert figures["stopping"]["trials"] <= 4
+
+
+def test_parallel_trials_are_counted_in_rounds(
+    replay: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replay.main([str(TABLES[0]), "--searcher", "random", "--seeds", "3", "--json", "--budget", "8",
+                 "--parallel", "4"])  # fmt: skip
+    (figures,) = json.loads(capsys.readouterr().out)
+    assert 1 <= figures["rounds_to_90"] <= 3
+    assert {"table", "searcher", "t90_median", "t90_mean", "reached", "share_at", "gpu_s_to_90",
+            "oom_in_16", "suggest_ms_p99", "rounds_to_90"} <= set(figures)  # fmt: skip
