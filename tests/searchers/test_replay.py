@@ -48,8 +48,9 @@ def test_the_share_of_a_point_leaves_noise_out(replay: ModuleType) -> None:
 def test_a_pack_of_a_table_is_used_for_the_other(
     replay: ModuleType, capsys: pytest.CaptureFixture[str], turned: bool
 ) -> None:
-    replay.main([str(TABLES[0]), "--searcher", "hypothesis", "--seeds", "1", "--json", "--budget",
-                 "4", "--pack-from", str(TABLES[1]), *(["--reverse"] if turned else [])])  # fmt: skip
+    options = ["--reverse"] if turned else []
+    replay.main([str(TABLES[0]), "--searcher", "hypothesis", "--seeds", "1", "--json",
+                 "--budget", "4", "--pack-from", str(TABLES[1]), *options])  # fmt: skip
     (figures,) = json.loads(capsys.readouterr().out)
     assert figures["t90_median"] <= (4 if turned else 2)
     assert figures["stopping"]["trials"] <= 4
