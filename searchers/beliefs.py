@@ -1,16 +1,17 @@
 """What is believed of every point after a history: the three models put together."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from infrarsi.contract import ActiveTrial, Learned, Space, Trial
-from searchers.evidence import Evidence, read_evidence
+from searchers.evidence import Evidence, Reader
 from searchers.failures import FailureModel, FailurePosterior
 from searchers.features import Codes, Coding, Floats
 from searchers.lessons import learned
+from searchers.neighbourhood import Near, Points
 from searchers.peak_memory import PeakMemoryModel, PeakMemoryPosterior
 from searchers.step_time import LACK_OF_FIT_SD, StepTimeModel, StepTimePosterior, TimedTrials
 
@@ -56,12 +57,13 @@ class Models:
         self.coding = coding
         self._cold = _Side(coding, noise_log_sd=noise_log_sd)
         self._sides = [self._cold]
+        self._reader = Reader(coding)
         if informed is not None:
             self._sides.insert(0, _Side(Coding(informed), noise_log_sd=noise_log_sd))
 
     def learn(self, history: Sequence[Trial], active: Sequence[ActiveTrial]) -> "Beliefs":
         """The beliefs after `history`, each active trial imagined to end as predicted."""
-        evidence = read_evidence(self.coding, history, active)
+        evidence = self._reader.read(history, active)
         best = max((side.fit(evidence) for side in self._sides), key=_log_evidence)
         posterior = best.time
         if len(evidence.pending):
@@ -73,6 +75,7 @@ class Models:
                     np.concatenate([timed.log_ratio, posterior.expected(pending)]),
                 ),
                 good=np.concatenate([evidence.good, np.ones(len(pending), dtype=bool)]),
+                point=np.concatenate([evidence.point, evidence.pending_point]),
             )
             noise = best.side.step_time.noise_variance(pending)
             posterior = posterior.imagining(pending, noise)
@@ -81,15 +84,18 @@ class Models:
             evidence,
             posterior,
             best.memory,
-            best.side.failures.fit(evidence.judged),
+            best.side.failures.fit(evidence.ran, evidence.failed),
             best.side.step_time.noise_log_sd,
             by_experience=best.side is not self._cold,
         )
 
     def learned(self, history: Sequence[Trial]) -> Learned:
         """What the trials say of single settings, under the space's own priors."""
-        evidence = read_evidence(self.coding, history, ())
-        fitted, failures = self._cold.fit(evidence), self._cold.failures.fit(evidence.judged)
+        evidence = self._reader.read(history, ())
+        fitted, failures = (
+            self._cold.fit(evidence),
+            self._cold.failures.fit(evidence.ran, evidence.failed),
+        )
         return learned(self.coding, fitted.time, fitted.memory, failures, suspect=SUSPECT)
 
 
@@ -98,7 +104,7 @@ def _log_evidence(fitted: _Fitted) -> float:
 
 
 class Beliefs:
-    """Predictions for many points at once; `codes` have shape (n, d), results (n,)."""
+    """Predictions for many points at once, rows of codes (n, d) or neighbours; results (n,)."""
 
     def __init__(
         self,
@@ -122,7 +128,12 @@ class Beliefs:
             [max(coding.dimensions[i].effects[v].one_off_s, 0.0) for i, v in coding.settings]
         )
         self._one_off_scale = self._scale_of_one_off()
-        self._measured = self._shrunk_trials()
+        self._values, self._best = self._shrunk_trials()
+
+    @property
+    def taken(self) -> Collection[bytes]:
+        """The codes, as bytes, of the points that must not be proposed again."""
+        return self._evidence.taken
 
     @property
     def noise_log_sd(self) -> float:
@@ -144,28 +155,28 @@ class Beliefs:
         """Mean and deviation of log step time over the reference."""
         return self._time.predict(codes)
 
-    def gain(self, codes: Codes, base: Codes) -> tuple[Floats, Floats]:
+    def gain(self, points: Points, base: Codes) -> tuple[Floats, Floats]:
         """How much less log net step time than `base` (d,): mean and deviation.
 
         Net step time is step time plus extra one-off cost over the planned steps.
         """
-        mean, sd = self._time.difference(codes, base)
+        mean, sd = self._time.difference(points, base)
         own = self._time.expected(base[None, :])
-        penalty = self._penalty(codes, mean + own[0])
+        penalty = self._penalty(points, mean + own[0])
         base_penalty = self._penalty(base[None, :], own)
         return base_penalty[0] - mean - penalty, sd
 
-    def fits(self, codes: Codes) -> Floats:
+    def fits(self, points: Points) -> Floats:
         """Probability of fitting into memory; 1 where nothing is known of it."""
-        return np.ones(len(codes)) if self._memory is None else self._memory.fits(codes)
+        return np.ones(len(points)) if self._memory is None else self._memory.fits(points)
 
     def peak(self, codes: Codes) -> tuple[Floats, Floats] | None:
         """Mean and deviation of the peak in bytes; None where nothing is known of it."""
         return None if self._memory is None else self._memory.predict(codes)
 
-    def runs(self, codes: Codes) -> Floats:
+    def runs(self, points: Points) -> Floats:
         """Probability of running as the same job, memory aside."""
-        return self._failures.runs(codes)
+        return self._failures.runs(points)
 
     @property
     def has_failed(self) -> bool:
@@ -184,11 +195,11 @@ class Beliefs:
         found = [i for i, blame in blamed.items() if blame >= SUSPECT]
         return sorted(found, key=lambda i: (-blamed[i], i))
 
-    def cost(self, codes: Codes) -> Floats:
+    def cost(self, points: Points) -> Floats:
         """Expected duration of a trial over that of the reference."""
-        mean = self._time.expected(codes)
+        mean = self._time.expected(points)
         cost = self._evidence.cost
-        seconds = cost.start_s + self._extra_s(codes) + cost.run_s * np.exp(np.minimum(mean, 5.0))
+        seconds = cost.start_s + self._extra_s(points) + cost.run_s * np.exp(np.minimum(mean, 5.0))
         return np.asarray(seconds / self.reference_cost_s, dtype=np.float64)
 
     def incumbent(self) -> Codes:
@@ -198,43 +209,47 @@ class Beliefs:
 
     def best_trials(self, count: int) -> list[Codes]:
         """The best same-job points believed faster than the reference, best first."""
-        return [codes for value, codes in self._measured[:count] if value < 0.0]
+        values = self._values[:count]
+        return list(self._best[:count][values < 0.0])
 
-    def _shrunk_trials(self) -> list[tuple[float, Codes]]:
-        """Each good point with its shrunk log net step time over the reference, best first.
+    def _shrunk_trials(self) -> tuple[Floats, Codes]:
+        """The good points' shrunk log net step times over the reference, best first, and codes.
 
         A point's own residual counts as lack of fit to noise allows, more with each repetition.
         """
         timed = self._evidence.timed
         rows = np.flatnonzero(self._evidence.good)
-        if not len(rows):
-            return []
-        level = timed.log_ratio[rows][np.all(timed.codes[rows] == self._coding.reference, axis=1)]
-        offset = float(np.median(level)) if len(level) else 0.0
-        unique, group = np.unique(timed.codes[rows], axis=0, return_inverse=True)
-        own = _medians(timed.log_ratio[rows] - offset, group.ravel())
+        codes, ratio, point = timed.codes[rows], timed.log_ratio[rows], self._evidence.point[rows]
+        offset = float(np.median(ratio[point == 0])) if (point == 0).any() else 0.0
+        _, first, group = np.unique(point, return_index=True, return_inverse=True)
+        own = _medians(ratio - offset, group.ravel())
+        mean = self._time.expected_of(timed, imagined=len(self._evidence.pending))[rows[first]]
         count = np.bincount(group.ravel())
-        mean = self._time.expected(unique)
         share = LACK_OF_FIT_SD**2 / (LACK_OF_FIT_SD**2 + self._noise**2 / count)
         # An outlier says nothing of its point beyond what the model takes from it.
         limit = 2.0 * self.noise_log_sd
         value = mean + share * np.clip(own - mean, -limit, limit)
-        value = value + self._penalty(unique, value)
-        moved = np.any(unique != self._coding.reference, axis=1)
-        # Rows are unique in ascending order, which decides between equals.
-        order = np.argsort(value[moved], kind="stable")
-        return list(zip(value[moved][order].tolist(), unique[moved][order], strict=True))
+        value = value + self._penalty(codes[first], value)
+        # The earlier of two that are equal comes first.
+        order = np.argsort(value, kind="stable")
+        order = order[point[first][order] != 0]
+        return value[order], codes[first[order]]
 
-    def _extra_s(self, codes: Codes) -> Floats:
-        extra = self._coding.one_hot(codes) @ self._one_off
-        return np.asarray(extra * self._one_off_scale, dtype=np.float64)
+    def _extra_s(self, points: Points) -> Floats:
+        one_off = self._one_off * self._one_off_scale
+        if not one_off.any():
+            return np.zeros(len(points))
+        if isinstance(points, Near):
+            added = np.broadcast_to(one_off, points.hot.shape)
+            return points.linear(points.hot @ one_off, added)
+        return np.asarray(self._coding.one_hot(points) @ one_off, dtype=np.float64)
 
-    def _penalty(self, codes: Codes, mean: Floats) -> Floats:
+    def _penalty(self, points: Points, mean: Floats) -> Floats:
         """log(1 + extra one-off seconds a planned step / step time)."""
         step_s = self._evidence.cost.step_s
         if step_s is None:
-            return np.zeros(len(codes))
-        per_step = self._extra_s(codes) / max(self._coding.space.planned_steps, 1)
+            return np.zeros(len(points))
+        per_step = self._extra_s(points) / max(self._coding.space.planned_steps, 1)
         return np.log1p(per_step / (step_s * np.exp(mean)))
 
     def _scale_of_one_off(self) -> float:
@@ -242,11 +257,11 @@ class Beliefs:
 
         Later trials find warm caches, so the largest ratio is the nearest to a cold start.
         """
-        measured = self._evidence.one_off_s
-        if not measured:
+        measured = np.isfinite(self._evidence.one_off_s)
+        if not measured.any() or not self._one_off.any():
             return 1.0
-        codes = np.array([codes for codes, _ in measured])
-        seconds = np.array([seconds for _, seconds in measured]) - self._evidence.cost.start_s
+        seconds = self._evidence.one_off_s[measured] - self._evidence.cost.start_s
+        codes = self._evidence.timed.codes[: len(measured)][measured]
         expected = self._coding.one_hot(codes) @ self._one_off
         known = expected > 0
         if not known.any():

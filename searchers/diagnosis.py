@@ -59,7 +59,7 @@ class _Beam:
         for row, case in zip(self._explains, cases, strict=True):
             row[[place[s] for s in case.explains]] = list(case.explains.values())
         self.accident = np.array([case.accident for case in cases])
-        self._sets: list[Explanation] = [frozenset()]
+        self._sets = [0]  # bit i is the i-th suspect
         self._weights = np.ones(1)
         self._quality = self.accident[None, :]
 
@@ -71,27 +71,29 @@ class _Beam:
         grown = self._weights[:, None] * (self._prior[columns] * explains)[None, :]
         grown = np.where(explains[None, :] > quality[:, None], grown, 0.0)
         scores = np.hstack([(self._weights * quality)[:, None], grown])
-        least = FADED * float(scores.max())
-        found: dict[Explanation, tuple[float, int, int]] = {}
-        for flat in _heaviest(scores.ravel(), 4 * MAX_EXPLANATIONS):
-            row, column = divmod(int(flat), scores.shape[1])
-            if scores[row, column] <= least or len(found) >= MAX_EXPLANATIONS:
+        best = _heaviest(scores.ravel(), 4 * MAX_EXPLANATIONS)
+        weights = scores.ravel()[best]
+        best = best[weights > FADED * float(weights[0])]
+        of_set, column = np.divmod(best, scores.shape[1])
+        added = np.append(-1, columns)[column]
+        kept: dict[int, int] = {}
+        for place, (row, suspect) in enumerate(zip(of_set.tolist(), added.tolist(), strict=True)):
+            one = self._sets[row] if suspect < 0 else self._sets[row] | 1 << suspect
+            if kept.setdefault(one, place) == place and len(kept) >= MAX_EXPLANATIONS:
                 break
-            added = int(columns[column - 1]) if column else -1
-            one = self._sets[row] if added < 0 else self._sets[row] | {self._suspects[added]}
-            found.setdefault(one, (float(scores[row, column]), row, added))
-        self._sets = list(found)
-        self._weights = np.array([weight for weight, _, _ in found.values()])
-        rows = [row for _, row, _ in found.values()]
-        new = np.array([column for _, _, column in found.values()])
-        with_it = np.where(new[:, None] >= 0, self._explains[:, new].T, 0.0)
-        self._quality = np.maximum(self._quality[rows], with_it)
+        self._sets = list(kept)
+        places = list(kept.values())
+        self._weights = weights[places]
+        new = added[places]
+        # The last column stands for no suspect.
+        explains = np.append(self._explains, np.zeros((len(self._explains), 1)), axis=1)
+        self._quality = np.maximum(self._quality[of_set[places]], explains[:, new].T)
 
     def explanations(self) -> list[tuple[Explanation, float]]:
         """The sets in a fixed order, each with how well it explains all cases."""
-        quality = self._quality.prod(axis=1)
-        order = sorted(range(len(self._sets)), key=lambda k: sorted(self._sets[k]))
-        return [(self._sets[k], float(quality[k])) for k in order]
+        members = [[s for i, s in enumerate(self._suspects) if one >> i & 1] for one in self._sets]
+        found = zip(members, self._quality.prod(axis=1).tolist(), strict=True)
+        return [(frozenset(one), quality) for one, quality in sorted(found)]
 
 
 def _heaviest(scores: Floats, count: int) -> NDArray[np.int64]:

@@ -15,13 +15,17 @@ multiplies all hazards; P(s bad) = 1 - exp(-phi h_s), its odds exp(phi h_s) - 1.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from infrarsi.contract import DimensionKind
-from searchers.diagnosis import Case, Explanation, likely_sets
-from searchers.features import Codes, Coding, Floats
+from searchers.diagnosis import MAX_CASES, Case, likely_sets
+from searchers.features import Codes, Coding, Floats, Products, starts_with
+from searchers.neighbourhood import Near, Points, Projection
+
+Single = NDArray[np.float32]
 
 # Prior probabilities of being bad: chosen by judgement, code patches riskier than flags.
 VALUE_PRIOR = {DimensionKind.KNOB: 0.02, DimensionKind.RECIPE: 0.04}
@@ -38,14 +42,13 @@ NAMED_BY_ACCIDENT = 0.2
 
 
 @dataclass(frozen=True)
-class JudgedTrial:
+class FailedTrial:
     """`accident` is the probability that such a failure has nothing to do with the settings.
 
     `named` are the dimensions, among those changed, that the failure's own text points at.
     """
 
     codes: Codes
-    failed: bool
     accident: float = 0.01
     named: frozenset[int] = frozenset()
 
@@ -53,34 +56,60 @@ class JudgedTrial:
 class FailurePosterior:
     """Belief on what is bad: `weights[k, f]` is that of explanation k under the f-th fragility.
 
+    `holds[u, k]` is 1 where explanation k holds suspect `used[u]`, ascending, to be bad, else 0.
     What an explanation leaves out stays as likely as it was before the failures.
     """
 
-    def __init__(self, suspects: "_Suspects", found: list[Explanation], weights: Floats) -> None:
+    def __init__(
+        self, suspects: "_Suspects", used: Sequence[int], holds: Single, weights: Floats
+    ) -> None:
         self._suspects = suspects
+        self._used = used
+        self._holds = holds
         self._weights = weights
-        self._used = sorted({s for one in found for s in one})
-        place = {s: i for i, s in enumerate(self._used)}
-        self._holds = np.zeros((len(self._used), len(found)), dtype=np.float32)
-        for column, one in enumerate(found):
-            for suspect in one:
-                self._holds[place[suspect], column] = 1.0
 
-    def runs(self, codes: Codes) -> Floats:
+    def runs(self, points: Points) -> Floats:
         """Probability that each point runs and stays the same job, memory aside, (n,)."""
-        hot = self._suspects.coding.one_hot(codes)
-        hazard = self._suspects.hazard_of(codes, hot)
+        if isinstance(points, Near):
+            hazard = self._suspects.hazard_near(points)
+        else:
+            hot = self._suspects.coding.one_hot(points)
+            hazard = self._suspects.hazard_of(points, hot)
         clear = np.exp(-np.outer(hazard, list(FRAGILITY)))
-        if not self._used:
+        if not self.is_alarmed:
             return np.asarray(clear @ self._weights.sum(axis=0))
-        hits = self._suspects.members(codes, hot, self._used) @ self._holds
-        avoided = np.asarray(hits == 0.0, dtype=np.float32) @ self._weights.astype(np.float32)
+        weights = self._weights.astype(np.float32)
+        if isinstance(points, Near):
+            parts = [self._avoided(hits, weights) for hits in self._hits.around(points)]
+            avoided = np.concatenate(parts)
+        else:
+            hits = self._suspects.members(points, hot, self._used) @ self._holds
+            avoided = self._avoided(hits, weights)
         return np.asarray((clear * avoided).sum(axis=1), dtype=np.float64)
+
+    @staticmethod
+    def _avoided(hits: Single, weights: Single) -> Single:
+        """The weight of the explanations that a point has nothing of, (n, F)."""
+        return np.asarray(hits < 0.5, dtype=np.float32) @ weights
+
+    @cached_property
+    def _hits(self) -> Projection:
+        """How many suspects of each explanation a point has in it."""
+        coding, first_pair = self._suspects.coding, self._suspects.first_pair
+        member = np.zeros((len(coding.settings), len(coding.dimensions)))
+        for s, (i, _) in enumerate(coding.settings):
+            member[s, i] = 1.0
+        pairs = [self._suspects.parts_of(s) for s in self._used if s >= first_pair]
+        holds = np.zeros((first_pair + len(pairs), self._holds.shape[1]), dtype=np.float32)
+        alone = [s for s in self._used if s < first_pair]
+        holds[alone] = self._holds[: len(alone)]
+        holds[first_pair:] = self._holds[len(alone) :]
+        return Projection(Products(np.hstack([np.eye(len(member)), member]), pairs), holds)
 
     @property
     def is_alarmed(self) -> bool:
         """Whether something is believed to be bad, not only to be possibly so."""
-        return bool(self._used)
+        return len(self._used) > 0
 
     def faults(self, least: float) -> list[tuple[list[tuple[int, int]], float]]:
         """The values, alone or two together, that are bad with at least this probability.
@@ -118,47 +147,102 @@ class FailureModel:
 
     def __init__(self, coding: Coding) -> None:
         self._coding = coding
+        self._counts = _Counts(coding)
+        self._seen: dict[bytes, NDArray[np.int64]] = {}
 
-    def fit(self, trials: Sequence[JudgedTrial]) -> FailurePosterior:
-        """The posterior after these trials; a pure function of them."""
-        suspects = _Suspects(self._coding, [t.codes for t in trials if not t.failed])
-        hazards: dict[int, float] = {}
+    def _inside(self, codes: Codes) -> NDArray[np.int64]:
+        key = codes.tobytes()
+        if key not in self._seen:
+            self._seen[key] = _inside(self._coding, codes)
+        return self._seen[key]
+
+    def fit(self, ran: Codes, failed: Sequence[FailedTrial]) -> FailurePosterior:
+        """The posterior after these trials, `ran` (n, d); a pure function of them."""
+        suspects = _Suspects(self._coding, *self._counts.of(ran))
+        inside = [suspects.likeliest(self._inside(trial.codes)) for trial in failed]
+        together = np.concatenate([np.zeros(0, dtype=np.int64), *inside])
+        of_trial = np.repeat(np.arange(len(failed)), [len(ids) for ids in inside])
+        hazard = suspects.hazard[together]
+        largest = np.zeros(len(failed))
+        np.maximum.at(largest, of_trial, hazard)
+        is_likely = hazard >= NEGLIGIBLE * largest[of_trial]
+        how_many = np.bincount(of_trial[is_likely], minlength=len(failed))
+        # Only so many cases are looked at, those with the fewest suspects.
         cases = []
-        for trial in (t for t in trials if t.failed):
-            inside = suspects.inside(trial.codes)
-            hazards |= inside
-            least = NEGLIGIBLE * max(inside.values(), default=0.0)
-            likely = (s for s, hazard in inside.items() if hazard >= least)
-            explains = {s: suspects.explains(s, trial.named) for s in likely}
-            accident = trial.accident * (NAMED_BY_ACCIDENT if trial.named else 1.0)
+        most = np.sort(how_many)[:MAX_CASES].max(initial=0)
+        for i in np.flatnonzero(how_many <= most).tolist():
+            likely = inside[i][suspects.hazard[inside[i]] >= NEGLIGIBLE * largest[i]]
+            explains = {s: suspects.explains(s, failed[i].named) for s in likely.tolist()}
+            accident = failed[i].accident * (NAMED_BY_ACCIDENT if failed[i].named else 1.0)
             cases.append(Case(explains, accident))
         # The most fragile job keeps most sets of several faults, so its beam serves them all.
         fragile = max(FRAGILITY)
-        found = likely_sets(cases, {s: float(np.expm1(fragile * h)) for s, h in hazards.items()})
-        seen = suspects.cleared + sum(hazards.values())
+        odds = {
+            s: math.expm1(fragile * suspects.hazard[s]) for case in cases for s in case.explains
+        }
+        found = likely_sets(cases, odds)
+        used = sorted(frozenset().union(*(one for one, _ in found)))
+        place = {s: i for i, s in enumerate(used)}
+        holds = np.zeros((len(found), len(used)), dtype=np.float32)
+        for row, (one, _) in zip(holds, found, strict=True):
+            row[[place[s] for s in one]] = 1.0
+        odds_of = [np.expm1(f * suspects.hazard[used]) for f in FRAGILITY]
+        seen = suspects.cleared + suspects.hazard[np.unique(together)].sum()
         quality = np.array([quality for _, quality in found])
         weights = np.array(
             [
-                prior * np.exp(-f * seen) * _prior_odds(found, hazards, f) * quality
-                for f, prior in FRAGILITY.items()
+                prior * np.exp(-f * seen) * quality * np.where(holds, of, 1.0).prod(axis=1)
+                for (f, prior), of in zip(FRAGILITY.items(), odds_of, strict=True)
             ]
         ).T
         weights /= weights.sum()
         order = np.argsort(-weights.sum(axis=1), kind="stable")
         total = np.cumsum(weights[order].sum(axis=1))
         kept = order[: int(np.searchsorted(total, KEPT_WEIGHT)) + 1]
+        left = np.flatnonzero(holds[kept].any(axis=0))
         return FailurePosterior(
-            suspects, [found[int(k)][0] for k in kept], weights[kept] / weights[kept].sum()
+            suspects,
+            [used[i] for i in left],
+            np.ascontiguousarray(holds[kept][:, left].T),
+            weights[kept] / weights[kept].sum(),
         )
 
 
-def _prior_odds(
-    found: Sequence[tuple[Explanation, float]], hazards: dict[int, float], fragility: float
-) -> Floats:
-    """The product of the odds of each explanation's suspects, in a job of this fragility."""
-    used = frozenset().union(*(one for one, _ in found))
-    odds = {s: math.expm1(fragility * hazards[s]) for s in used}
-    return np.array([math.prod(odds[s] for s in one) for one, _ in found])
+def _inside(coding: Coding, codes: Codes) -> NDArray[np.int64]:
+    """The suspects in one point, ascending."""
+    num_values, num_dimensions = len(coding.settings), len(coding.dimensions)
+    off = np.flatnonzero(codes != coding.reference)
+    hot = coding.place[off, codes[off]]
+    left, right = np.triu_indices(len(hot), 1)
+    shared = [num_values + i for i in off.tolist() if len(coding.dimensions[i].values) > 2]
+    pairs = num_values + num_dimensions + hot[left] * num_values + hot[right]
+    return np.concatenate([hot, np.array(shared, dtype=np.int64), pairs])
+
+
+class _Counts:
+    """How often each pair of values ran, (V, V), and each dimension off its reference, (d,)."""
+
+    def __init__(self, coding: Coding) -> None:
+        self._coding = coding
+        self._last = self._none()
+
+    def of(self, ran: Codes) -> tuple[Floats, Floats]:
+        """Those of these trials; whole numbers, so what is added first does not matter."""
+        counted, together, off = self._last if starts_with(ran, self._last[0]) else self._none()
+        new = ran[len(counted) :]
+        hot = self._coding.one_hot(new)
+        together = together + hot.T @ hot
+        off = off + (new != self._coding.reference).sum(axis=0)
+        self._last = ran, together, off
+        return together, off
+
+    def _none(self) -> tuple[Codes, Floats, Floats]:
+        settings, dimensions = len(self._coding.settings), len(self._coding.dimensions)
+        return (
+            np.zeros((0, dimensions), dtype=np.int64),
+            np.zeros((settings, settings)),
+            np.zeros(dimensions),
+        )
 
 
 class _Suspects:
@@ -169,19 +253,16 @@ class _Suspects:
     Values come first, then dimensions, then pairs of values (i, j) as V + d + i * V + j.
     """
 
-    def __init__(self, coding: Coding, ran: Sequence[Codes]) -> None:
+    def __init__(self, coding: Coding, together: Floats, off: Floats) -> None:
         self.coding = coding
         self._num_values = len(coding.settings)
-        self._first_pair = self._num_values + len(coding.dimensions)
+        self.first_pair = self._num_values + len(coding.dimensions)
         self._dimensions = np.array([i for i, _ in coding.settings], dtype=np.int64)
         self._shared = np.array([len(d.values) > 2 for d in coding.dimensions], dtype=bool)
         kinds = [d.kind for d in coding.dimensions]
         hazard = -np.log1p(-np.array([VALUE_PRIOR[k] for k in kinds]))
         share = np.where(self._shared, DIMENSION_SHARE, 0.0)
-        rows = np.array(ran, dtype=np.int64).reshape(len(ran), len(kinds))
-        hot = coding.one_hot(rows)
-        together = np.minimum(hot.T @ hot, 3.0)
-        times_off = np.minimum(self.off(rows).sum(axis=0), 3.0)
+        together, times_off = np.minimum(together, 3.0), np.minimum(off, 3.0)
         odds = np.array([coding.dimensions[i].effects[v].failure_odds for i, v in coding.settings])
         of_value = (hazard * (1.0 - share))[self._dimensions] * odds
         apart = self._dimensions[:, None] != self._dimensions[None, :]
@@ -194,26 +275,31 @@ class _Suspects:
             + (of_value - self.value).sum()
             + (of_pair - self.pair).sum() / 2.0
         )
+        self.hazard: Floats = np.concatenate([self.value, self.dimension, self.pair.ravel()])
 
     def hazard_of(self, codes: Codes, hot: Floats) -> Floats:
         """The hazard of all that each point has in it, (n,)."""
         pairs = ((hot @ self.pair) * hot).sum(axis=1)
         return np.asarray(hot @ self.value + self.off(codes) @ self.dimension + 0.5 * pairs)
 
+    def hazard_near(self, near: Near) -> Floats:
+        """The same of neighbours."""
+        alone = self.value + self.dimension[self._dimensions]
+        shared = near.hot @ self.pair
+        here = near.hot @ alone + 0.5 * (shared * near.hot).sum(axis=1)
+        return near.linear(here, alone + shared)
+
     def off(self, codes: Codes) -> Floats:
         """Which dimensions are off their reference in each point, (n, d)."""
         return np.asarray(codes != self.coding.reference, dtype=np.float64)
 
-    def inside(self, codes: Codes) -> dict[int, float]:
-        """The suspects in one point, ascending, with their hazards."""
-        hot = np.flatnonzero(self.coding.one_hot(codes[None, :])[0]).tolist()
-        found = {i: float(self.value[i]) for i in hot}
-        for i in np.flatnonzero((codes != self.coding.reference) & self._shared).tolist():
-            found[self._num_values + i] = float(self.dimension[i])
-        pairs = sorted(combinations(hot, 2), key=lambda p: -self.pair[p])[:MAX_SUSPECT_PAIRS]
-        for i, j in sorted(pairs):
-            found[self._first_pair + i * self._num_values + j] = float(self.pair[i, j])
-        return found
+    def likeliest(self, inside: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of the suspects in one point all but pairs beyond `MAX_SUSPECT_PAIRS`, ascending."""
+        first = int(np.searchsorted(inside, self.first_pair))
+        if len(inside) - first <= MAX_SUSPECT_PAIRS:
+            return inside
+        order = np.argsort(-self.hazard[inside[first:]], kind="stable")[:MAX_SUSPECT_PAIRS]
+        return np.concatenate([inside[:first], np.sort(inside[first:][order])])
 
     def explains(self, suspect: int, named: frozenset[int]) -> float:
         """How likely a failure that names these dimensions is, where `suspect` is bad."""
@@ -229,30 +315,30 @@ class _Suspects:
     def _dimensions_of(self, suspect: int) -> list[int]:
         if suspect < self._num_values:
             return [int(self._dimensions[suspect])]
-        if suspect < self._first_pair:
+        if suspect < self.first_pair:
             return [suspect - self._num_values]
-        pair = divmod(suspect - self._first_pair, self._num_values)
+        pair = divmod(suspect - self.first_pair, self._num_values)
         return [int(self._dimensions[i]) for i in pair]
 
     def values_of(self, suspect: int) -> list[int]:
         """The columns of the values that it is about: one, all of a dimension, or a pair."""
         if suspect < self._num_values:
             return [suspect]
-        if suspect < self._first_pair:
+        if suspect < self.first_pair:
             return np.flatnonzero(self._dimensions == suspect - self._num_values).tolist()
-        return list(divmod(suspect - self._first_pair, self._num_values))
+        return list(divmod(suspect - self.first_pair, self._num_values))
 
     def members(
         self, codes: Codes, hot: Floats, used: Sequence[int]
     ) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
         """Which of the `used` suspects each point has in it, (n, U)."""
         held = np.hstack([hot, self.off(codes)]).astype(np.float32)
-        pairs = [self._parts_of(suspect) for suspect in used]
+        pairs = [self.parts_of(suspect) for suspect in used]
         return held[:, [a for a, _ in pairs]] * held[:, [b for _, b in pairs]]
 
-    def _parts_of(self, suspect: int) -> tuple[int, int]:
+    def parts_of(self, suspect: int) -> tuple[int, int]:
         """The columns, of values and then dimensions, that a point needs to have it."""
-        if suspect < self._first_pair:
+        if suspect < self.first_pair:
             return suspect, suspect
-        left, right = divmod(suspect - self._first_pair, self._num_values)
+        left, right = divmod(suspect - self.first_pair, self._num_values)
         return left, right

@@ -16,8 +16,8 @@ from infrarsi.contract import (
     Trial,
 )
 from searchers.beliefs import Beliefs, Models
-from searchers.evidence import taken_codes
 from searchers.features import Codes, Coding, Floats
+from searchers.neighbourhood import Points
 from searchers.normal import expected_improvement
 from searchers.proposals import Candidates, seeds
 from searchers.threads import one_thread
@@ -76,7 +76,6 @@ class HypothesisProposer:
         self, history: Sequence[Trial], active: Sequence[ActiveTrial]
     ) -> Proposal | NotYet | Exhausted:
         beliefs = self._models.learn(history, active)
-        taken = taken_codes(self._coding, history, active)
         incumbent = beliefs.incumbent()
         spent = sum(t.number > 0 and t.outcome.counts_as_screen for t in history) + len(active)
         # The last screen competes with nothing for time, so only its gain counts.
@@ -88,7 +87,7 @@ class HypothesisProposer:
             *seeds(beliefs.coding, beliefs.fits),
         ]
         found = self._candidates.best(
-            lambda codes: self._score(beliefs, codes, incumbent, power), starts, taken
+            lambda points: self._score(beliefs, points, incumbent, power), starts, beliefs.taken
         )
         if found is None:
             return NotYet("every other point is running") if active else Exhausted(SPACE_EXHAUSTED)
@@ -123,23 +122,23 @@ class HypothesisProposer:
         """What the trials say of single settings; see `Learned`."""
         return self._models.learned(history)
 
-    def _score(self, beliefs: Beliefs, codes: Codes, incumbent: Codes, power: float) -> Floats:
+    def _score(self, beliefs: Beliefs, points: Points, incumbent: Codes, power: float) -> Floats:
         """What the points are ordered by, (n,): those that pay before those that do not.
 
         A point that is expected to be slower than the incumbent pays only if the priors are wrong;
         as long as the trials bear them out it has to promise more than one that adds something.
         """
-        worth, gain = self._worth(beliefs, codes, incumbent)
-        cost = beliefs.cost(codes)
+        worth, gain = self._worth(beliefs, points, incumbent)
+        cost = beliefs.cost(points)
         doubtful = (gain < -beliefs.noise_log_sd) & beliefs.priors_hold
         share = np.where(doubtful, DOUBTFUL_SHARE, 1.0)
         share = np.where(self._pays(beliefs, worth, cost), share, NOT_PAYING_SHARE)
         return np.asarray(share * worth / cost**power, dtype=np.float64)
 
-    def _worth(self, beliefs: Beliefs, codes: Codes, incumbent: Codes) -> tuple[Floats, Floats]:
+    def _worth(self, beliefs: Beliefs, points: Points, incumbent: Codes) -> tuple[Floats, Floats]:
         """Expected improvement of log net step time, failures counted as none; expected gain."""
-        gain, sd = beliefs.gain(codes, incumbent)
-        succeeds = beliefs.fits(codes) * beliefs.runs(codes)
+        gain, sd = beliefs.gain(points, incumbent)
+        succeeds = beliefs.fits(points) * beliefs.runs(points)
         odds = GOOD_ODDS if beliefs.has_failed else EVEN_ODDS
         succeeds = succeeds * np.minimum(succeeds / odds, 1.0)
         worth = expected_improvement(gain, sd) * succeeds

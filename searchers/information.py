@@ -40,6 +40,13 @@ class Information:
         gram.flat[:: len(gram) + 1] += 1.0
         self._root: Floats = np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
 
+    @classmethod
+    def of_gram(cls, gram: Floats, prior_variance: Floats) -> "Information":
+        """A where F' W F (P, P) is all that is left of the rows."""
+        # More rows of zeros than there are coefficients change nothing.
+        width = len(prior_variance)
+        return cls(np.empty((width, 0)), np.zeros(width), prior_variance, gram)
+
     def solve(self, right: Floats) -> Floats:
         """A^-1 `right`, both (P,)."""
         from scipy.linalg import cho_solve
@@ -61,9 +68,10 @@ class Information:
         Columns that the rows lack are `rest` in the first of them and 0 in the others.
         """
         given = rows.shape[1]
-        explained = (rows.astype(self._half.dtype) @ self._half[:given]).astype(np.float64)
+        half: NDArray[Any] = self._half if self._few else self._single_half
+        explained = (rows.astype(half.dtype) @ half[:given]).astype(np.float64)
         if rest:
-            explained += rest * self._half[given]
+            explained += rest * half[given]
         found = np.einsum("ij,ij->i", explained, explained)
         if self._few:  # what the rows know is taken from the prior's
             prior = self._deviation**2
@@ -72,17 +80,43 @@ class Information:
         return np.asarray(found, dtype=np.float64)
 
     @cached_property
-    def _half(self) -> NDArray[np.floating[Any]]:
-        """H (P, n or P) with D - H H' = A^-1 where the rows are few, else H H' = A^-1.
+    def covariance(self) -> Floats:
+        """A^-1, (P, P)."""
+        product = self._half @ self._half.T
+        return np.diag(self._deviation**2) - product if self._few else product
 
-        Nothing is subtracted in the second case, so single precision is enough, and twice as fast.
-        """
+    @cached_property
+    def _half(self) -> Floats:
+        """H (P, n or P) with D - H H' = A^-1 where the rows are few, else H H' = A^-1."""
         from scipy.linalg import solve_triangular
+        from scipy.linalg.lapack import dtrtri
 
-        right = self._rows if self._few else np.eye(len(self._deviation))
-        half = solve_triangular(self._root, right, lower=True, check_finite=False)
-        dtype = np.float64 if self._few else np.float32
-        return np.asarray((half * self._deviation).T, dtype=dtype)
+        if self._few:
+            half = solve_triangular(self._root, self._rows, lower=True, check_finite=False)
+        else:
+            half = dtrtri(self._root, lower=1)[0]
+        return np.asarray((half * self._deviation).T, dtype=np.float64)
+
+    @cached_property
+    def _single_half(self) -> NDArray[np.float32]:
+        """Nothing is subtracted where the rows are many, so this is enough, and twice as fast."""
+        return self._half.astype(np.float32)
+
+
+FEW = 64  # rows up to which nothing is settled
+
+
+def settled_count(count: int) -> int:
+    """How many of `count` rows are settled: what they are taken to weigh is not looked at again.
+
+    Grows by a fourth at a time, so that settling costs each row a constant number of looks however
+    long the history becomes; a function of the count, so that a history read at once and one that
+    grew give the same.
+    """
+    settled = 0 if count < FEW else FEW
+    while settled and settled + max(16, settled // 4) <= count:
+        settled += max(16, settled // 4)
+    return settled
 
 
 def weighted_gram(features: Floats, precision: Floats) -> Floats:

@@ -7,6 +7,7 @@ import numpy as np
 
 from infrarsi.contract import Space
 from searchers.features import Codes, Coding, Floats
+from searchers.neighbourhood import Near, Points
 
 MAX_ENUMERATED = 20_000
 NUM_RANDOM = 256
@@ -14,7 +15,7 @@ NUM_CLIMBERS, NUM_LEADERS = 6, 3  # points that the ascent starts from, and that
 MAX_ROUNDS = 30
 JOINED = (2, 3, 5, 8, 13)  # how many good single changes are also tried together
 
-Score = Callable[[Codes], Floats]
+Score = Callable[[Points], Floats]
 
 
 class Candidates:
@@ -25,10 +26,6 @@ class Candidates:
         self._seed = seed
         self._space: Space = coding.space
         self._all: Codes | None = None
-        self._moves: Codes = np.array(
-            [(i, v) for i, d in enumerate(coding.dimensions) for v in range(len(d.values))],
-            dtype=np.int64,
-        ).reshape(-1, 2)
         if coding.space.size() <= MAX_ENUMERATED:
             self._all = self._enumerate()
 
@@ -79,16 +76,17 @@ class Candidates:
             if not fresh:
                 break
             seen.update(here[k].tobytes() for k in fresh)
-            near = [self._neighbours(here[k]) for k in fresh]
-            near_scores = score(np.vstack(near)).reshape(len(fresh), -1)
+            near = Near(self._coding, here[fresh])
+            near_scores = score(near).reshape(len(fresh), -1)
+            rows_near = near.codes.reshape(*near_scores.shape, -1)
             far = [
-                _joined(here[k], rows, own)
-                for k, rows, own in zip(fresh, near, near_scores - height[fresh, None], strict=True)
+                _joined(here[k], rows_near[i], near.dimension, near_scores[i] - height[k])
+                for i, k in enumerate(fresh)
             ]
             far_scores = np.split(score(np.vstack(far)), np.cumsum([len(rows) for rows in far]))
             reached: list[tuple[Codes, float]] = []
             for i, k in enumerate(fresh):
-                rows = np.vstack([near[i], far[i]])
+                rows = np.vstack([rows_near[i], far[i]])
                 found = self._first(rows, np.concatenate([near_scores[i], far_scores[i]]), taken)
                 if found is None:
                     continue
@@ -101,11 +99,6 @@ class Candidates:
             height = np.array([value for _, value in reached])
         return best
 
-    def _neighbours(self, row: Codes) -> Codes:
-        near = np.tile(row, (len(self._moves), 1))
-        near[np.arange(len(near)), self._moves[:, 0]] = self._moves[:, 1]
-        return near[np.any(near != row, axis=1)]
-
     def _random(self, num_taken: int) -> Codes:
         rng = np.random.default_rng([self._seed, num_taken])
         columns = [rng.integers(0, len(d.values), NUM_RANDOM) for d in self._coding.dimensions]
@@ -114,18 +107,18 @@ class Candidates:
         return np.where(keep, self._coding.reference[None, :], mixed)
 
 
-def _joined(row: Codes, near: Codes, gains: Floats) -> Codes:
-    """The row with several of the single changes that gain by themselves, best ones first."""
-    by_dimension: dict[int, Codes] = {}
-    for i in np.argsort(-gains, kind="stable"):
-        if gains[i] <= 0.0:
-            break
-        changed = int(np.flatnonzero(near[i] != row)[0])
-        by_dimension.setdefault(changed, near[i])
+def _joined(row: Codes, near: Codes, changed: Codes, gains: Floats) -> Codes:
+    """The row with several of the single changes that gain by themselves, best ones first.
+
+    `changed` (V,) is the dimension in which each of the neighbours `near` (V, d) differs.
+    """
+    good = np.flatnonzero(gains > 0.0)
+    good = good[np.argsort(-gains[good], kind="stable")]
+    _, first = np.unique(changed[good], return_index=True)
     rows, current = [], row.copy()
-    for count, (dimension, changed_row) in enumerate(by_dimension.items(), start=1):
-        current[dimension] = changed_row[dimension]
-        if count in JOINED or count == len(by_dimension):
+    for count, i in enumerate(good[np.sort(first)], start=1):
+        current[changed[i]] = near[i, changed[i]]
+        if count in JOINED or count == len(first):
             rows.append(current.copy())
     return np.array(rows, dtype=np.int64).reshape(-1, len(row))
 
@@ -147,10 +140,15 @@ def seeds(coding: Coding, fits: Callable[[Codes], Floats]) -> Iterator[Codes]:
         if means[best] < 0:
             bundle[i] = best
             worth[i] = -means[best]
+    given_back = [bundle]
     for i in sorted(worth, key=lambda j: worth[j]):
-        if coding.space.is_valid(coding.decode(bundle)) and fits(bundle[None, :])[0] >= 0.5:
+        given_back.append(given_back[-1].copy())
+        given_back[-1][i] = coding.reference[i]
+    # The last is the reference, which is taken whether it fits or not.
+    good = fits(np.array(given_back)) >= 0.5
+    for is_good, bundle in zip(good, given_back, strict=True):
+        if is_good and coding.space.is_valid(coding.decode(bundle)):
             break
-        bundle[i] = coding.reference[i]
     yield bundle
     for i, value in coding.settings:
         single = coding.reference.copy()

@@ -1,25 +1,38 @@
 """The failure model: who is suspect, who is cleared."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from simulated_jobs import simple_space
 
 from infrarsi.contract import Effect
-from searchers.failures import FailureModel, JudgedTrial
+from searchers.failures import FailedTrial, FailureModel, FailurePosterior
 from searchers.features import Coding
 
 CODING = Coding(simple_space([[Effect()] for _ in range(6)]))
 
 
-def trial(settings: str, *, failed: bool) -> JudgedTrial:
-    return JudgedTrial(np.array([int(c) for c in settings]), failed, accident=0.002)
+@dataclass(frozen=True)
+class Judged:
+    codes: np.ndarray
+    failed: bool
+    named: frozenset[int] = frozenset()
 
 
-def runs(trials: list[JudgedTrial], settings: str) -> float:
-    posterior = FailureModel(CODING).fit(trials)
-    return float(posterior.runs(np.array([[int(c) for c in settings]]))[0])
+def trial(settings: str, *, failed: bool) -> Judged:
+    return Judged(np.array([int(c) for c in settings]), failed)
+
+
+def fitted(coding: Coding, trials: list[Judged]) -> FailurePosterior:
+    ran = [t.codes for t in trials if not t.failed]
+    failed = [FailedTrial(t.codes, 0.002, t.named) for t in trials if t.failed]
+    width = len(coding.dimensions)
+    return FailureModel(coding).fit(np.array(ran, dtype=np.int64).reshape(-1, width), failed)
+
+
+def runs(trials: list[Judged], settings: str) -> float:
+    return float(fitted(CODING, trials).runs(np.array([[int(c) for c in settings]]))[0])
 
 
 def test_the_reference_always_runs() -> None:
@@ -46,7 +59,7 @@ def test_a_value_that_ran_is_cleared_and_the_blame_moves_on() -> None:
 
 def test_several_failures_point_at_what_they_share() -> None:
     history = [trial("110001", failed=True), trial("101010", failed=True)]
-    blamed = FailureModel(CODING).fit(history).blamed
+    blamed = fitted(CODING, history).blamed
     assert blamed[0] > 3 * max(blame for i, blame in blamed.items() if i != 0)
 
 
@@ -73,8 +86,8 @@ def test_the_order_of_trials_does_not_matter() -> None:
 MANY = Coding(simple_space([[Effect()] * 3, [Effect()], [Effect()], [Effect()]]))
 
 
-def runs_of_many(trials: list[JudgedTrial], settings: str) -> float:
-    return float(FailureModel(MANY).fit(trials).runs(np.array([[int(c) for c in settings]]))[0])
+def runs_of_many(trials: list[Judged], settings: str) -> float:
+    return float(fitted(MANY, trials).runs(np.array([[int(c) for c in settings]]))[0])
 
 
 def test_the_other_values_of_a_failed_setting_are_suspect_too() -> None:
@@ -95,7 +108,7 @@ def test_two_values_of_one_setting_that_failed_beside_others_point_at_it() -> No
     assert runs_of_many(history, "0110") > 0.6
 
 
-def named(settings: str, *dimensions: int) -> JudgedTrial:
+def named(settings: str, *dimensions: int) -> Judged:
     return replace(trial(settings, failed=True), named=frozenset(dimensions))
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from searchers.information import Information, weighted_gram
+from searchers.information import FEW, Information, settled_count, weighted_gram
 
 
 @pytest.mark.parametrize("rows", [0, 3, 12, 40])
@@ -20,6 +20,7 @@ def test_both_forms_are_the_plain_inverse(rows: int) -> None:
     assert found.log_det() == pytest.approx(log_det, abs=1e-9)
     expected = np.einsum("ij,jk,ik->i", asked, inverse, asked)
     assert found.variance(asked) == pytest.approx(expected, rel=1e-5)
+    assert found.covariance == pytest.approx(inverse, rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize("rows", [3, 40])
@@ -41,3 +42,20 @@ def test_a_gram_matrix_serves_other_priors() -> None:
         shared = Information(features, precision, np.full(6, scale), gram)
         assert shared.log_det() == pytest.approx(own.log_det())
     assert np.array_equal(gram, kept)
+
+
+def test_most_trials_are_settled_and_stay_so() -> None:
+    counts = [settled_count(n) for n in range(3000)]
+    assert counts == sorted(counts)
+    assert set(counts[:FEW]) == {0}
+    assert all(settled > 0.79 * n - 1 for n, settled in enumerate(counts) if n >= FEW)
+    # Each of them is a look at all settled trials; together they are a few looks at each.
+    assert sum(sorted(set(counts))) < 6 * 3000
+
+
+def test_sums_alone_are_as_good_as_their_rows() -> None:
+    rng = np.random.default_rng(3)
+    features, precision = rng.normal(size=(30, 6)), rng.uniform(1.0, 5.0, 30)
+    own = Information(features, precision, np.full(6, 0.5))
+    of_sums = Information.of_gram(weighted_gram(features, precision), np.full(6, 0.5))
+    assert of_sums.covariance == pytest.approx(own.covariance)
