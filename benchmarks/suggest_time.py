@@ -6,8 +6,8 @@
 A made-up space with a memory limit: two to six values a knob, a third of the knobs numbers. Each
 random trial changes a fifth of the knobs; four of five run, most others need too much memory. After
 each proposal one more trial ends, so that nothing is asked twice. Wall time of `propose`, and the
-CPU time of the process, which other work on the machine disturbs less; the first call, which imports
-and reads the whole history, is given apart.
+CPU time of the process, which other work on the machine disturbs less; the first call, which
+imports and reads the whole history, is given apart.
 """
 
 import argparse
