@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infrarsi.contract import RankRecord
+from infrarsi.verify.fingerprints import model_lines
 
 IMPLEMENTATION = frozenset(
     # how it is computed, not what: torch; Apex and DeepSpeed; bookkeeping of schedulers and engines
@@ -56,13 +57,6 @@ WRAPPERS = frozenset(
         *("DeepSpeedZeroOptimizer", "DeepSpeedZeroOptimizer_Stage3", "FP16_Optimizer"),
         *("BF16_Optimizer", "Float16OptimizerWithFloat16Params", "FP32Optimizer"),
         *("ChainedOptimizer", "DistributedOptimizer"),
-    )
-)
-SHARING = frozenset(
-    # wrappers whose inner optimizers hold one rank's part of the parameters
-    (
-        *("DeepSpeedZeroOptimizer", "DeepSpeedZeroOptimizer_Stage3", "BF16_Optimizer"),
-        *("DistributedOptimizer", "ZeroRedundancyOptimizer"),
     )
 )
 _PADDING = 2e-3  # of all elements: flattened pieces are filled up to equal lengths
@@ -125,8 +119,9 @@ def settings_difference(
         if ours.optimizers and not theirs.optimizers:
             return f"rank {theirs.rank}: no optimizer was seen"
     found = next((text for pair in pairs if (text := _rank_difference(*pair, steps))), "")
-    if found and any(_shares_out(rank) for pair in pairs for rank in pair):
-        return _parts_difference(pairs, steps)
+    sides = [ours for ours, _ in pairs], [theirs for _, theirs in pairs]
+    if found and any(map(_is_shared_out, sides)):
+        return _parts_difference(*sides, steps)
     return found
 
 
@@ -140,17 +135,30 @@ def _rank_difference(ours: RankRecord, theirs: RankRecord, steps: Sequence[int])
     return ""
 
 
-def _shares_out(rank: RankRecord) -> bool:
-    return any(_name(line) in SHARING for line in rank.optimizers if isinstance(line, dict))
+def _is_shared_out(ranks: Sequence[RankRecord]) -> bool:
+    """Whether each rank optimizes a part of its parameters, and all of them together each once.
+
+    Of a model that is itself split over ranks, each part once.
+    """
+    trainable = max(_trainable(rank) for rank in ranks)
+    held = [sum(settings_at(rank, 0).values()) for rank in ranks]
+    if not trainable or max(held) >= trainable:
+        return False
+    copies = sum(held) / trainable
+    return round(copies) >= 1 and abs(copies - round(copies)) <= _PADDING * round(copies)
 
 
-def _parts_difference(pairs: Sequence[tuple[RankRecord, RankRecord]], steps: Sequence[int]) -> str:
+def _trainable(rank: RankRecord) -> int:
+    return sum(int(line.get("trainable") or 0) for line in model_lines(rank))
+
+
+def _parts_difference(
+    reference: Sequence[RankRecord], run: Sequence[RankRecord], steps: Sequence[int]
+) -> str:
     """As `settings_difference`, of the parts that settings have of all elements on all ranks."""
-    sides = [ours for ours, _ in pairs], [theirs for _, theirs in pairs]
-    changes: set[int] = set().union(*(change_steps(rank) for side in sides for rank in side))
+    changes: set[int] = set().union(*(change_steps(rank) for rank in (*reference, *run)))
     for step in sorted(changes & set(steps)):
-        ours, theirs = (_parts_at(side, step) for side in sides)
-        if difference := _part_difference(ours, theirs):
+        if difference := _part_difference(_parts_at(reference, step), _parts_at(run, step)):
             return f"step {step}: {difference}"
     return ""
 
