@@ -218,7 +218,7 @@ def main():
             with torch.no_grad():
                 reduced = run(
                     data_iterator=data.forever(valid_set, args),
-                    num_microbatches=args.eval_iters,
+                    num_microbatches=args.eval_iters * get_num_microbatches(),
                     forward_only=True,
                 )
             model.train()

@@ -47,7 +47,7 @@ DATA_AND_OUTPUT_ARGS=(
     --vocab-size 512
     --log-interval 5
     --eval-interval 20
-    --eval-iters 2
+    --eval-iters 1
     --save "$SAVE"
 )
 
