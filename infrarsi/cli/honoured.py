@@ -7,8 +7,6 @@ from infrarsi.contract import Project
 from infrarsi.contract.files import LoadedProject
 from infrarsi.errors import UserError
 
-_STACKS = ("native-ddp", "hf-trainer", "deepspeed")  # a search was run of each
-
 
 def insist_on_honoured(project: Project, file: LoadedProject) -> None:
     """Raise one UserError that names every setting that would have no effect.
@@ -58,11 +56,6 @@ def _at(project: Project, path: tuple[str, ...]) -> Any:
 def _conditions(project: Project) -> list[tuple[bool, tuple[str, ...], str]]:
     cluster, budget = project.cluster, project.search.budget
     return [
-        (
-            project.stack not in _STACKS,
-            ("stack",),
-            f"`stack: {project.stack}` (only {', '.join(_STACKS)})",
-        ),
         (project.launch.nodes != 1, ("launch", "nodes"), "`launch.nodes` above 1"),
         (
             project.llm.backend != "none",

@@ -148,7 +148,7 @@ def test_a_fixed_path_outside_stops_before_the_first_run(site: Site) -> None:
             "is 1, but must be at least 5",
         ),
         "not yaml": ("schema: ", "schema ", "this is not YAML"),
-        "stack": ("stack: native-ddp", "stack: megatron", "cannot honour `stack: megatron`"),
+        "stack": ("stack: native-ddp", "stack: megatrn", "`stack` is 'megatrn'"),
         "model": ("backend: none", "backend: vllm", "cannot honour `llm.backend: vllm`"),
         "nodes": ("  nodes: 1", "  nodes: 2", "cannot honour `launch.nodes` above 1"),
         "editable": ("- train.py", "- missing.py", "editable file 'missing.py' does not exist"),
