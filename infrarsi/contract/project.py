@@ -80,6 +80,10 @@ class ValueChange(_Model):
         )
 
 
+MOST_VALUES = 64
+"""Of one knob: a search tries some dozens of points in all."""
+
+
 class Knob(_Model):
     """One setting of the job: its places, its values, and the value that it has today."""
 
@@ -91,6 +95,11 @@ class Knob(_Model):
 
     @model_validator(mode="after")
     def _check(self) -> "Knob":
+        if len(self.values) > MOST_VALUES:
+            raise ValueError(
+                f"`values` has {len(self.values)} entries, but a search can use {MOST_VALUES} at "
+                f"most: list some that are spread over the range"
+            )
         if isinstance(self.values, list) and self.at is None:
             raise ValueError("a list of `values` needs `at`: one place such as `flag:--lr`")
         if not any(_same(self.reference, value) for value in self.values):

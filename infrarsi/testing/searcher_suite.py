@@ -216,6 +216,17 @@ class SearcherSuite:
         assert all(space.is_valid(t.point) for t in history)
         assert len({point_key(t.point) for t in history}) == len(history)
 
+    def test_settings_of_as_many_values_as_a_contract_takes_are_searched(self) -> None:
+        """Two of 64 values each."""
+        values = tuple(range(1, 65))
+        effects = tuple(Effect(-0.001 * (v - 1), 0.05 * (v > 1)) for v in values)
+        space = Space(
+            tuple(Dimension(n, n, DimensionKind.KNOB, values, 1, effects) for n in ("a", "b"))
+        )
+        history, _ = self._run(space, 0, 3, lambda n, p: ok(n, p, 1.0 - 0.01 * n))
+        assert len(history) == 4
+        assert all(space.is_valid(t.point) for t in history)
+
 
 def strange_histories(space: Space) -> dict[str, Sequence[Trial]]:
     """Histories that no campaign should make."""

@@ -52,6 +52,10 @@ def test_true_is_not_taken_for_one() -> None:
     ("knob", "words"),
     [
         ({"values": [1, 2], "reference": 3, "at": "env:A"}, "`reference` must be one of"),
+        (
+            {"values": list(range(10_000)), "reference": 3, "at": "env:A"},
+            "`values` has 10000 entries, but a search can use 64 at most",
+        ),
         ({"values": [1, 2], "reference": True, "at": "env:A"}, "`reference` must be one of"),
         ({"values": [1, 2], "reference": 1}, "needs `at`"),
     ],
