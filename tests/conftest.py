@@ -33,10 +33,7 @@ def library(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
 _REAL = frozenset(("cli", "launchers", "node", "witness"))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Put the tests of real process trees into one group."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.relative_to(here).parts[0] in _REAL:
-            item.add_marker(pytest.mark.xdist_group("processes"))
+    if item.path.relative_to(Path(__file__).parent).parts[0] in _REAL:
+        item.add_marker(pytest.mark.xdist_group("processes"))
