@@ -1,6 +1,6 @@
 """What all tests share: jobs find the interpreter of the tests first, as in an activated venv.
 
-With `pytest -n 2 --dist loadgroup`, tests of real process trees run one after another in one of the
+With `pytest -n 2`, tests of real process trees run one after another in one of the
 processes: they watch clocks, and what is left of other processes.
 """
 
@@ -9,6 +9,7 @@ import secrets
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,10 +31,16 @@ def library(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     return folder
 
 
-_REAL = frozenset(("cli", "launchers", "node", "witness"))
+_REAL = ("tests/cli/", "tests/launchers/", "tests/node/", "tests/witness/")
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Put the tests of real process trees into one group."""
-    if item.path.relative_to(Path(__file__).parent).parts[0] in _REAL:
-        item.add_marker(pytest.mark.xdist_group("processes"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """One group of the tests of real process trees, one of each other module."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "processes" if nodeid.startswith(_REAL) else nodeid.partition("::")[0]
+
+    return Groups(config, log)
