@@ -34,16 +34,18 @@ class StepRecord:
     `loss`: sum of the losses given to backward in this step (None where not seen).
     `elements`: number of elements of each input tensor, by input name; `shapes`: how often each
     `name:dtype:shape` came. `digests`: for each input name the order-free sums (rows, elements)
-    mod 2**64, only on close looks. `weights`: sampled parameter values after the step.
+    mod 2**64, only on close looks. `weights`: sampled parameter values after the step, on close
+    looks and the last step.
     `optimizer_calls`: how often each optimizer stepped. `skipped`: a GradScaler skipped the step.
     `compile_s`: what torch's compiler says that it took within this step.
 
     Empty where they were not seen: `gradients` (audit): parameter to [norm, projection] of the
     gradient that the optimizer is given, after clipping and unscaling, None where it has none; of
-    the local part for parameters that the model line calls `sharded`. `matmul_dtypes` (audit):
-    dtypes of the matrix products in the autograd graph, compiled parts left out. `random` (close
-    looks): device to 1.0 if training forwards moved the CPU's random state, or to how far they
-    moved a CUDA generator's offset; with `backward:` in front likewise for backward passes.
+    the local part for parameters that the model line calls `sharded`.
+    `matmul_dtypes` (close looks): dtypes of the matrix products in the autograd graph, compiled
+    parts left out. `random` (close looks): device to how far training forwards moved a CUDA
+    generator's offset, for the CPU 0 or a number above 1 that tells what its state is now (1 in
+    older records); with `backward:` in front likewise for backward passes.
     `dropout_calls` (audit): functional dropout calls by probability, compiled ones left out.
     `sketches` (close looks): of floating inputs, order-free sums that rounding hardly moves: rows,
     rows times the unit of rounding, then sums over rows. `eval_digests`, `eval_sketches` (close

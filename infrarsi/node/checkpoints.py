@@ -70,6 +70,17 @@ def left_by_run(
     the job. A checkpoint has `tensors` (key: shape, dtype, values [norm, projection]) and
     `scalars`, or `unread` with the reason.
     """
+    found, places = listed(tree, removed)
+    if places:
+        for name, content in _read(places, tree.scratch.parent, search_path).items():
+            found[name].update(content)
+    return found
+
+
+def listed(
+    tree: WorkTree, removed: tuple[str, ...]
+) -> tuple[dict[str, dict[str, Any]], list[tuple[str, str, str]]]:
+    """`{size, kind}` by path of every file, and (name, kind, path) of each checkpoint."""
     found: dict[str, dict[str, Any]] = {}
     places: list[tuple[str, str, str]] = []
     for name, path in _files(tree, removed):
@@ -77,10 +88,7 @@ def left_by_run(
         found[name] = {"size": path.stat().st_size, "kind": kind}
         if kind != "file":
             places.append((name, kind, str(path)))
-    if places:
-        for name, content in _read(places, tree.scratch.parent, search_path).items():
-            found[name].update(content)
-    return found
+    return found, places
 
 
 def _files(tree: WorkTree, removed: tuple[str, ...]) -> Iterator[tuple[str, Path]]:

@@ -12,7 +12,7 @@ from infrarsi.contract import ExecutionRequest, ExecutionResult, NodeInfo, Outco
 from infrarsi.errors import UserError
 from infrarsi.node import tree as trees
 from infrarsi.node.captured_log import CapturedLog
-from infrarsi.node.checkpoints import left_by_run
+from infrarsi.node.checkpoints import left_by_run, listed
 from infrarsi.node.collector import INJECT_DIR, SOCKET_VARIABLE, Collector, WitnessConfig
 from infrarsi.node.digests import Digests
 from infrarsi.node.environment import CommandEnvironment, command_environment
@@ -206,11 +206,16 @@ class _Execution:
     def _checkpoints(
         self, tree: trees.WorkTree, judged: Judged, environment: CommandEnvironment
     ) -> dict[str, dict[str, Any]]:
-        """What a run that was looked at closely left in its sinks; kept where that is asked for."""
+        """What a run left in its sinks; kept where that is asked for.
+
+        After a timed run nothing is read: the files are listed.
+        """
         request = self.request
-        if judged.outcome is not Outcome.OK or request.kind is RunKind.TIMED:
+        if judged.outcome is not Outcome.OK:
             return {}
         removed = request.overlay.remove
+        if request.kind is RunKind.TIMED:
+            return listed(tree, removed)[0]
         found = left_by_run(tree, removed, environment.variables["PATH"])
         if request.keep_checkpoints and not self.rules.keep_sinks:
             keep(tree.sinks, tree.folder, removed, self.receipt)

@@ -1,7 +1,7 @@
 """Whether a run leaves the checkpoints that the reference leaves, as far as a manifest can tell.
 
-A manifest (`ExecutionResult.checkpoints`, made by the node after audit and perturbed runs) has for
-each file below the sinks its size and kind, and for a checkpoint its keys with shape, dtype, norm
+A manifest (`ExecutionResult.checkpoints`, made by the node) has for each file below the sinks its
+size and kind and, after audit and perturbed runs, for a checkpoint its keys with shape, dtype, norm
 and projection, and its plain values. Names are compared modulo the numbers in them.
 """
 
@@ -45,6 +45,7 @@ _SAVED_EXACTLY, _SAVED_ROUGHLY = 1e-6, 1e-3
 Averages may have the norm of the weights by chance, so the second is wider."""
 _SHARE_MOVED = 0.1  # of its norm, where it is not known how far a tensor has travelled
 _EMPTY = 1e-3
+_LEAST_SIZE = 0.5  # of a file; formats of one content differ by less
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,29 @@ def compare(ours: Manifests, theirs: Manifests, own: Manifests, allowed: Allowed
             worst=worst or found.worst,
         )
     return found
+
+
+def not_left(ours: Manifests, theirs: Manifests, own: Iterable[Manifests]) -> str:
+    """What a timed run does not leave of the files that the reference does, in words; "" if none.
+
+    `own` are the reference's timed runs: a file that one of them does not leave is no promise. Of a
+    file that nobody read the size tells whether something was saved.
+    """
+    counts = [_counts(manifests) for manifests in own]
+    mine = _counts(ours)
+    wanted = {
+        name: manifest
+        for name, manifest in ours.items()
+        if not _NO_CHECKPOINT.search(name)
+        and all(known.get(_form(name), 0) == mine[_form(name)] for known in counts)
+    }
+    for name, partner, _ in _paired(wanted, theirs, {}):
+        if partner is None:
+            return f"`{name}` is not there, which the reference leaves"
+        sizes = [int(side.get("size") or 0) for side in (ours[name], theirs[partner])]
+        if sizes[1] < _LEAST_SIZE * sizes[0]:
+            return f"`{partner}` has {sizes[1]} bytes, the reference's has {sizes[0]}"
+    return ""
 
 
 def travelled_by(result: ExecutionResult | None) -> dict[str, float]:

@@ -7,7 +7,7 @@ from infrarsi.contract import CheckResult, ExecutionResult, Project, RunKind, St
 from infrarsi.verify.chaos import Chaos, chaos_of
 from infrarsi.verify.evidence import Evidence
 from infrarsi.verify.fingerprints import model_lines
-from infrarsi.verify.floors import FLOORS
+from infrarsi.verify.floors import FINE, FLOORS
 from infrarsi.verify.gradients import split_names
 from infrarsi.verify.joined import Joined, Update, join
 from infrarsi.verify.numerics import (
@@ -19,6 +19,8 @@ from infrarsi.verify.numerics import (
 from infrarsi.verify.precisions import allowed_names, lower_of
 
 _MODULUS = 2**64
+_SAME_MASKS = 1e-5
+"""Relative, of losses: fp32 rounding stays below it (README.md), other masks move more."""
 
 
 @dataclass(frozen=True)
@@ -113,13 +115,14 @@ class Comparison:
 
     @property
     def has_dropout(self) -> bool:
-        """Whether random masks are active: then kernels that draw differently differ honestly.
+        """Whether random masks are active that the run may draw otherwise, and so differ honestly.
 
         Audit runs switch dropout off. In timed runs it is active where the reference's record names
         a probability; or, for records that do not, and for dropout in scripted or compiled code, if
-        its first loss, from the same weights and the same data, is not the audit run's.
+        its first loss, from the same weights and the same data, is not the audit run's. A run that
+        draws the reference's own masks is held to its numbers all the same.
         """
-        if self.result.kind is not RunKind.TIMED:
+        if self.result.kind is not RunKind.TIMED or self._same_masks:
             return False
         runs = [r for r in (*self.evidence.timed, self.evidence.audit) if r]
         if any(dropout_probabilities(run) for run in runs):
@@ -129,6 +132,31 @@ class Comparison:
             return False
         first = relative_losses(losses(audit), losses(self.evidence.timed_runs[0])).get(0, 0.0)
         return first > FLOORS[precision(self.evidence.timed)].loss
+
+    @cached_property
+    def _same_masks(self) -> bool:
+        """Whether the run draws as the reference does, in fp32: the same random state after the
+        forwards of every close look, for inputs of the same shapes, and the same first losses.
+
+        The state alone does not say so: another memory format puts the same numbers elsewhere.
+        """
+        pairs = self.updates
+        if self.lowest_precision not in FINE or len(pairs) < 2:
+            return False
+        if any((a.forwards, a.shapes) != (b.forwards, b.shapes) for a, b in pairs):
+            return False
+        drawn = [(_drawn(a), _drawn(b)) for a, b in pairs if a.digests and b.digests]
+        if not drawn or any(not ours or ours != theirs for ours, theirs in drawn):
+            return False
+        off = relative_losses(losses(self.reference), losses(self.candidate))
+        return all(off.get(a.index, 1.0) <= _SAME_MASKS for a, _ in pairs[:2])
+
+
+def _drawn(update: Update) -> list[dict[str, float]]:
+    """Where the forwards left each rank's generators; empty where a record does not tell."""
+    found = [dict(step.random) for step in update.ranks]
+    told = all(one and one.get("cpu", 0.0) != 1.0 for one in found)
+    return found if told and any(any(one.values()) for one in found) else []
 
 
 def dropout_probabilities(result: ExecutionResult) -> frozenset[str]:

@@ -98,9 +98,19 @@ def settings_at(rank: RankRecord, step: int) -> dict[Settings, int]:
                 same = change.get("optimizer") == line.get("name")
                 if same and change.get("group") == number and _index(change) <= step:
                     values.update(change.get("settings") or {})
-            key = _key(line.get("cls"), values)
+            key = _key(_class(line), values)
             found[key] = found.get(key, 0) + int(group.get("numel") or 0)
     return found
+
+
+def _class(line: Mapping[str, Any]) -> object:
+    """The class of an optimizer; of a job's own class the known one that it comes from.
+
+    Such a class may step in its own way, which the weight path and the states tell.
+    """
+    if _name(line) in FAMILIES:
+        return line.get("cls")
+    return next((base for base in line.get("bases") or () if base in FAMILIES), line.get("cls"))
 
 
 def change_steps(rank: RankRecord) -> set[int]:

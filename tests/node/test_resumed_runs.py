@@ -119,7 +119,8 @@ def test_a_run_resumes_from_what_was_kept_and_leaves_it_as_it_was(
     assert "resumed from step 6" in result.log_tail
     assert len(result.ranks[0].steps) == 4
     assert digest_file(source / "sinks" / "out" / "last.pt") == before
-    assert is_laid_beside or result.checkpoints == {}, "a timed run is not looked into"
+    read = [left for left in result.checkpoints.values() if "tensors" in left]
+    assert is_laid_beside or not read, "a timed run is not looked into"
 
 
 def plain(bed: Path, name: str, command: str, **changes: Any) -> ExecutionResult:

@@ -135,6 +135,8 @@ def _facts(job: Job) -> dict[str, Any]:
     precision = {
         "i": 1,
         "autocast": {"cpu": None},
+        "eval_autocast": {"cpu": None},
+        "eval_parameters": ["float32"],
         "flags": {"float32_matmul_precision": "highest", "allow_tf32_matmul": False},
         "parameters": ["float32"],
         "gradients": ["float32"],

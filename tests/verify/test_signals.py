@@ -529,6 +529,79 @@ def test_products_in_a_lower_precision_fail():
     assert found.reason == "step 9: matrix products in bfloat16, in the reference float32"
 
 
+@pytest.mark.parametrize(
+    "change", [{"eval_autocast": {"cpu": "bfloat16"}}, {"eval_parameters": ["bfloat16"]}], ids=str
+)
+def test_evaluation_in_a_lower_precision_fails(change):
+    found = verdict_of(of_rank=precision(**change))["precision"]
+    assert found.reason == "evaluation in bfloat16, in the reference float32"
+
+
+@pytest.mark.parametrize(
+    ("bases", "status"),
+    [(["AdamW", "Adam", "Optimizer"], Status.PASSED), (["Optimizer"], Status.FAILED)],
+    ids=["from the same class", "from none"],
+)
+def test_a_class_of_the_jobs_own_is_what_it_comes_from(bases, status):
+    def own(rank: RankRecord) -> RankRecord:
+        return replace(rank, optimizers=({**rank.optimizers[0], "cls": "Own", "bases": bases},))
+
+    assert verdict_of(of_rank=own)["same_model"].status is status
+
+
+class TestSameMasks:
+    """A timed run with dropout that leaves the random state where the reference leaves it."""
+
+    evidence = reference_evidence(
+        [
+            replace(
+                run,
+                ranks=tuple(
+                    replace(r, steps=tuple(replace(s, random={"cpu": 77.0}) for s in r.steps))
+                    for r in run.ranks
+                ),
+            )
+            for run in made.reference_runs(Job(dropout=True))
+        ]
+    )
+
+    def judged(self, state: float, factor: float) -> Status:
+        def tamper(s: StepRecord) -> StepRecord:
+            return replace(s, random={"cpu": state}, loss=s.loss * (factor if s.index > 3 else 1))
+
+        job = replace(TIMED, dropout=True)
+        return verdict_of(job, tamper, evidence=self.evidence)["loss_within_tolerance"].status
+
+    def test_is_held_to_the_reference_step_by_step(self):
+        assert self.judged(77.0, 1.0) is Status.PASSED
+        assert self.judged(77.0, 1.005) is Status.FAILED
+
+    def test_other_draws_are_other_masks(self):
+        assert self.judged(78.0, 1.005) is Status.PASSED
+
+
+def leaves(**sizes: int):
+    """A timed run's checkpoints of these sizes, by name."""
+    return {f"{name}.pt": {"size": size, "kind": "torch"} for name, size in sizes.items()}
+
+
+@pytest.mark.parametrize(
+    ("left", "reason"),
+    [
+        (leaves(a=1000, b=950), None),
+        (leaves(a=1000), "`b.pt` is not there, which the reference leaves"),
+        (leaves(a=1000, b=100), "`b.pt` has 100 bytes, the reference's has 1000"),
+    ],
+    ids=["the same files", "one is missing", "one is a stump"],
+)
+def test_timed_run_leaves_the_reference_s_files(left, reason):
+    runs = [replace(r, checkpoints=leaves(a=1000, b=1000)) for r in made.reference_runs()]
+    result = replace(made.run(TIMED, None, None), checkpoints=left)
+    found = judge(reference_evidence(runs), result, PROJECT)["resume_continues"]
+    assert found.status is (Status.FAILED if reason else Status.NOT_COVERED)
+    assert reason is None or found.reason == reason
+
+
 class TestAllowed:
     """An fp32 job whose contract allows bf16 by name."""
 
@@ -592,6 +665,13 @@ def test_other_evaluation_fails_and_is_located(job, tamper, reason):
     found = verdict_of(job, tamper)["eval_matches"]
     assert found.status is Status.FAILED
     assert reason in found.reason
+
+
+def test_models_that_are_evaluated_in_turn_are_evaluated_the_same():
+    def turned(s: StepRecord) -> StepRecord:
+        return replace(s, eval_outputs=s.eval_outputs[::-1])
+
+    assert verdict_of(tamper=turned)["eval_matches"].status is Status.PASSED
 
 
 def early(rank: RankRecord, *, count: int = 1000) -> RankRecord:

@@ -127,7 +127,9 @@ def test_dropout_is_told_as_the_job_made_it_in_every_kind_of_run(audit, timed):
 def test_random_numbers_drawn_in_training_forwards_show_on_close_looks(audit, timed):
     assert {step.random["cpu"] for step in audit.rank.steps} == {0.0}
     looks = [step for step in timed.rank.steps if step.close_look]
-    assert {step.random["cpu"] for step in looks} == {1.0}
+    moved = [step.random["cpu"] for step in looks]
+    assert min(moved) > 1.0
+    assert len(set(moved)) == len(moved)
 
 
 def test_a_model_line_knows_ties_buffers_and_linear_layers(timed):

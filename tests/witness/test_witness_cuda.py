@@ -43,7 +43,9 @@ def test_nothing_waits_for_the_device_and_its_values_arrive(watch, kind):
     assert [step for step in rank.steps if step.event_s is not None] == marked
     total = sum(step.event_s for step in marked[1:])
     assert total == pytest.approx(marked[-1].harness_s - marked[0].harness_s, rel=0.05, abs=0.05)
-    assert all(bool(step.weights) == bool(step.digests) == step.close_look for step in rank.steps)
+    assert all(bool(step.digests) == step.close_look for step in rank.steps)
+    sampled = [step for step in rank.steps if step.close_look or step is rank.steps[-1]]
+    assert [step for step in rank.steps if step.weights] == sampled
     assert all(bool(step.sketches) == step.close_look for step in rank.steps)
     assert rank.peak_bytes >= peak > 0
     assert rank.head["device"]

@@ -13,8 +13,9 @@ What is compared, for each update that both runs made (evaluation belongs to the
   inputs may differ by rounding;
 - losses seen in evaluation: their mean within the declared tolerance and the loss's band. Their
   number may differ (some jobs compute losses outside the model);
-- in audit runs the norms of the outputs, in the order of the forwards, within the same band: for
-  jobs whose metric is no loss. Bigger batches have other outputs, and only the losses are left.
+- in audit runs the norms of the outputs, in order of size (two models may be asked in turn or one
+  after the other), within the same band: for jobs whose metric is no loss. Bigger batches have
+  other outputs, and only the losses are left.
 
 A forward without gradients that comes between an update and the next one (a teacher that is asked
 before its student) is counted with the update before. So a run whose evaluation fits the reference
@@ -213,7 +214,8 @@ def _losses(update: Update) -> list[float]:
 
 
 def _outputs(update: Update) -> list[float]:
-    return [float(v) for v in update.ranks[0].eval_outputs] if update.ranks else []
+    values = [float(v) for v in update.ranks[0].eval_outputs] if update.ranks else []
+    return sorted(values, key=lambda v: (not math.isfinite(v), v))
 
 
 def _values(

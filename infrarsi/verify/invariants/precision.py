@@ -3,10 +3,12 @@
 Why: a lower precision is the cheapest speed there is, and forty steps of loss hardly show it. Most
 of it is plain in dtypes and switches, so that it need not be told from the numbers.
 
-What is compared: dtypes of autocast in training forwards, of parameters, gradients, floating
-buffers and optimizer states, and in audit runs of the matrix products in the autograd graph; and
-the switches that let a product be computed in less than its dtype says. What a run uses must be
-used by the reference, or be strictly finer; float16 and bfloat16 are not exchanged for each other.
+What is compared, on close looks: dtypes of autocast in training forwards, of parameters, gradients,
+floating buffers and optimizer states, and of the matrix products in the autograd graph; autocast
+in evaluation and the parameters of the models that are evaluated; and the switches that let a
+product be computed in less than its dtype says, at the end of the step and within its calls. What
+a run uses must be used by the reference, or be strictly finer; float16 and bfloat16 are not
+exchanged for each other.
 
 - The menu. `allow: [tf32, bf16]` and `invariants.precision` add precisions for what is *computed*
   (autocast, products, switches), and the floors of that precision then apply to losses, gradients
@@ -47,6 +49,7 @@ def judge(comparison: Comparison) -> CheckResult:
     menu = _menu(comparison, reference)
     difference = (
         _computed(result, reference, menu)
+        or _evaluated(result, reference, menu)
         or _kept(result, reference)
         or _states(comparison)
         or _switches(result, reference, menu)
@@ -90,11 +93,11 @@ def _seen(result: ExecutionResult, slot: str) -> set[str]:
     }
 
 
-def _autocast(result: ExecutionResult) -> set[str]:
+def _autocast(result: ExecutionResult, slot: str = "autocast") -> set[str]:
     found = set()
     for rank in result.ranks:
         for line in rank.precision:
-            seen = line.get("autocast")
+            seen = line.get(slot)
             for name in seen.values() if isinstance(seen, dict) else ():
                 if name:
                     found.add(canonical(name))
@@ -110,6 +113,21 @@ def _computed(
         if not within(name, known | plain):
             own = sorted(set().union(*(_autocast(run) for run in reference)))
             return f"autocast to {name}, in the reference {', '.join(own) or 'none'}"
+    return ""
+
+
+def _evaluated(
+    result: ExecutionResult, reference: list[ExecutionResult], menu: frozenset[str]
+) -> str:
+    """What evaluation computes in, by autocast and by the models that are asked."""
+    slot = "eval_autocast"
+    if not any(slot in line for run in reference for rank in run.ranks for line in rank.precision):
+        return ""  # records of older versions
+    models = set().union(*(_seen(run, "eval_parameters") for run in reference))
+    known = set().union(*(_autocast(run, slot) for run in reference)) | models | menu
+    for name in sorted(_autocast(result, slot) | _seen(result, "eval_parameters")):
+        if known and not within(name, known):
+            return f"evaluation in {name}, in the reference {', '.join(sorted(known - menu))}"
     return ""
 
 
@@ -181,10 +199,15 @@ def _on_cuda(result: ExecutionResult) -> bool:
 
 
 def _products(comparison: Comparison, menu: frozenset[str]) -> str:
-    known: set[str] = set()
     audit = comparison.evidence.audit_run
-    for update in audit.updates if audit else ():
-        known |= {canonical(d) for step in update.ranks for d in step.matmul_dtypes}
+    runs = [*comparison.evidence.timed_runs, *([audit] if audit else [])]
+    known = {
+        canonical(d)
+        for run in runs
+        for update in run.updates
+        for step in update.ranks
+        for d in step.matmul_dtypes
+    }
     if not known:
         return ""
     for update in comparison.candidate.updates:

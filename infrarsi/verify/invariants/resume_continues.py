@@ -20,8 +20,11 @@ How it is judged, in two layers:
    checkpoint and from the reference's own, before promotion. Both runs must train on alike
    (`infrarsi.verify.resumption`). The campaign puts that result in place of this one.
 
-Not covered: a job that writes no checkpoint within a trial, and timed runs, after which nothing is
-read. `verify.resume_check: false` switches both layers off.
+After timed runs no file is read, but each must be there, of half of its size at least: a save that
+is left out wherever nobody reads would gain its time.
+
+Not covered: a job that writes no checkpoint within a trial. `verify.resume_check: false` switches
+all of it off.
 """
 
 from infrarsi.contract import CheckResult, RunKind
@@ -29,6 +32,7 @@ from infrarsi.verify.checkpoints import (
     Allowed,
     checkpoints_in,
     compare,
+    not_left,
     trained_norms,
     travelled_by,
 )
@@ -42,7 +46,9 @@ def judge(comparison: Comparison) -> CheckResult:
     project, evidence = comparison.project, comparison.evidence
     if project.verify.resume_check is False:
         return uncovered(CHECK, "switched off by `verify.resume_check: false`")
-    if comparison.result.kind is RunKind.TIMED or evidence.audit is None:
+    if comparison.result.kind is RunKind.TIMED:
+        return _timed(comparison)
+    if evidence.audit is None:
         return uncovered(CHECK, "checkpoints are read after audit runs only")
     ours = evidence.audit.checkpoints
     if not checkpoints_in(ours):
@@ -75,6 +81,14 @@ def judge(comparison: Comparison) -> CheckResult:
     if found.unread:
         told += f"; not read: {'; '.join(found.unread)}"
     return passed(CHECK, told)
+
+
+def _timed(comparison: Comparison) -> CheckResult:
+    runs = [run.checkpoints for run in comparison.evidence.timed]
+    gone = not_left(runs[0], comparison.result.checkpoints, runs)
+    if gone:
+        return failed(CHECK, gone)
+    return uncovered(CHECK, "checkpoints are read after audit runs only")
 
 
 def _none(steps: int, has_sinks: bool) -> str:

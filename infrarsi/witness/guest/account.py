@@ -1,6 +1,7 @@
 """What one logical step adds up to, and its line once every value has come back."""
 
 from .digests import add
+from .precision import Seen
 from .sketches import sketch_totals
 from .values import MASK
 from .wire import as_text
@@ -40,7 +41,7 @@ class Step(object):
 
     # what few steps have
     skipped = eval_calls = eval_samples = 0
-    found_inf = eval_losses = settings = ()  # settings: (optimizer, group, what changed)
+    found_inf = eval_losses = settings = weights = ()  # settings: (optimizer, group, what changed)
     inner = ()  # optimizers that were stepped by another one
     wait_s = compile_s = seconds = ended_s = 0.0
     events = None
@@ -51,10 +52,11 @@ class Step(object):
         self.calls, self.optimizer_calls, self.phases = {}, {}, {}
         self.losses, self.rates = [], []
         if look:
-            self.weights, self.eval_outputs = [], []
+            self.eval_outputs = []
             self.digests, self.eval_digests = {}, {}
             self.gradients = {}  # by optimizer, see `gradients.py`
-            self.autocast, self.random, self.dropout_calls = {}, {}, {}
+            self.trained, self.evaluated = Seen(), Seen()
+            self.random, self.dropout_calls = {}, {}
             self.gradient_dtypes, self.matmul_dtypes = set(), set()
 
     def spend(self, phase, seconds):
@@ -70,8 +72,9 @@ class Step(object):
         found = [one for pair in self.losses for one in pair if one is not None]
         found += self.rates
         found += self.found_inf + self.eval_losses
+        found += self.weights
         if self.look:
-            found += self.weights + self.eval_outputs
+            found += self.eval_outputs
             for digests in (self.digests, self.eval_digests):
                 found += [one for parts in digests.values() for one in parts]
             for prints in self.gradients.values():
@@ -130,6 +133,7 @@ class Step(object):
             found["skipped"] += sum(1 for part in self.found_inf if sum(read(part)) > 0)
         if self.eval_losses:
             found["eval_losses"] = [v for part in self.eval_losses for v in read(part)]
+        found["weights"] = [v for part in self.weights for v in read(part)]
         if self.look:
             found.update(self.close_look(values))
         return {name: value for name, value in found.items() if value}
@@ -141,7 +145,6 @@ class Step(object):
         for prints in self.gradients.values():
             gradients.update(prints.read(values))
         return {
-            "weights": [v for part in self.weights for v in read(part)],
             "digests": totals(self.digests, values),
             "gradients": gradients,
             "matmul_dtypes": sorted(self.matmul_dtypes),

@@ -162,7 +162,7 @@ def hyper(group):
 
 
 def optimizer_line(name, optimizer):
-    """The optimizer line: class, and each group's size and settings."""
+    """The optimizer line: class, those that it comes from, and each group's size and settings."""
     groups = []
     for group in optimizer.param_groups:
         parameters = group["params"]
@@ -175,7 +175,12 @@ def optimizer_line(name, optimizer):
             }
         )
     kind = type(optimizer)
-    return {"name": name, "cls": kind.__module__ + "." + kind.__qualname__, "groups": groups}
+    return {
+        "name": name,
+        "cls": kind.__module__ + "." + kind.__qualname__,
+        "bases": [base.__name__ for base in kind.__mro__[1:-1]],
+        "groups": groups,
+    }
 
 
 def tensor_bytes(tensors):

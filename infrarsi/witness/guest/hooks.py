@@ -14,7 +14,6 @@ from .account import digest_into
 from .autograd_walk import matmul_dtypes
 from .ending import begin_training_call, leave
 from .gradients import gradient_dtypes, read_gradients
-from .precision import note_autocast
 from .randomness import add_moves, random_state
 from .recorder import CLOCK, guard
 from .values import compiling, local, quiet
@@ -77,15 +76,23 @@ def evaluation_begins(recorder, root, args, kwargs):
     step.eval_samples += next((t.shape[0] for _, t in named if t.dim()), 0)
     if step.look and quiet():
         digest_into(step.eval_digests, named, recorder.digester, recorder.values)
+        step.evaluated.parameters.update(p.dtype for _, p in root.parameters())
+        look_at_precision(recorder, step.evaluated)
 
 
 def look_at_forward(recorder, named):
     """What a close look adds at the beginning of a training forward."""
     step = recorder.step
     digest_into(step.digests, named, recorder.digester, recorder.values)
-    note_autocast(step.autocast)
+    look_at_precision(recorder, step.trained)
     recorder.random_state = random_state()
-    every = recorder.audit or step.index < 2
+
+
+def look_at_precision(recorder, seen):
+    """Look at precisions now and in module calls within this one."""
+    seen.note()
+    recorder.peeked = seen
+    every = recorder.audit or recorder.step.index < 2
     recorder.peek = ALL_CALLS if every else SOME_CALLS
 
 
@@ -108,8 +115,9 @@ def backward_begins(recorder, tensors):
     if not step.forwards and not step.backwards and step.index == 0:
         recorder.trains_in_eval = True  # a job that fine-tunes under model.eval()
     step.backwards += 1
-    if recorder.audit:
+    if step.look:
         step.matmul_dtypes |= matmul_dtypes(tensors)
+        step.trained.note()
     scale, recorder.last_scale = recorder.last_scale, None
     if not quiet():
         return step.look
@@ -199,8 +207,7 @@ def optimizer_ends(recorder, optimizer):
     if step.look and not recorder.in_backward:
         step.spend("opt", max(0.0, CLOCK() - began - nested_s(step) + inner))
     recorder.stepped = True
-    if recorder.audit:
-        snapshots.after_update(recorder)
+    snapshots.after_update(recorder)
 
 
 # -- where the hooks go in
@@ -232,7 +239,7 @@ def hook_modules(recorder):
     def peeked():
         recorder.peek -= 1
         if not compiling() and inside.state:
-            noted(recorder, "autocast", note_autocast, recorder.step.autocast)
+            noted(recorder, "precision", recorder.peeked.note)
 
     if plain:  # do what torch's own function does, without another Python frame
 

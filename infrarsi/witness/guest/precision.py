@@ -28,6 +28,20 @@ def note_autocast(seen):
             seen.setdefault(kind, set()).add(dtype)
 
 
+class Seen(object):
+    """What calls of one kind, training or evaluation, were computed in during one step."""
+
+    def __init__(self):
+        self.autocast, self.flags, self.parameters = {}, [], set()
+
+    def note(self):
+        """Add what autocast and the switches do now."""
+        note_autocast(self.autocast)
+        found = flags()
+        if found not in self.flags:
+            self.flags.append(found)
+
+
 def flag(read):
     """A flag's value; None where this torch has none or refuses to say."""
     try:
@@ -72,35 +86,46 @@ def names(dtypes):
     return sorted(str(dtype)[6:] for dtype in dtypes)
 
 
-def facts(recorder, seen, gradients, before):
+def facts(recorder, step, before):
     """All but the step of a precision line; `before` is the last one of a timed run, or None.
 
     Later close looks of a timed run walk no modules for buffers, and look at autocast in the first
     few module calls only: what they do not see stays as it was said.
     """
-    said = {} if before is None else before["autocast"]
     if before is not None:
         buffers = before["buffers"]
     else:
         buffers = names({b.dtype for root in recorder.models for _, b, _ in root.buffers()})
-    autocast = {k: "+".join(sorted(seen.get(k, ()))) or said.get(k) for k in TYPES}
+    evaluated = names(step.evaluated.parameters)
     return {
-        "autocast": autocast,
+        "autocast": dtypes_of(step.trained, before and before["autocast"]),
+        "eval_autocast": dtypes_of(step.evaluated, before and before["eval_autocast"]),
+        "eval_parameters": evaluated or (before["eval_parameters"] if before else []),
         "flags": flags(),
         "parameters": names({p.dtype for p in recorder.all_model_parameters()}),
-        "gradients": names(gradients),
+        "gradients": names(step.gradient_dtypes),
         "buffers": buffers,
     }
 
 
+def dtypes_of(seen, said):
+    """What autocast cast to, by device type; what was not seen is as it was said."""
+    said = said or {}
+    return {k: "+".join(sorted(seen.autocast.get(k, ()))) or said.get(k) for k in TYPES}
+
+
 def say(recorder, step):
-    """Say precision where it changed, and in a timed run once the dtypes of optimizer states."""
+    """Say precision where it changed, and in a timed run once the dtypes of optimizer states.
+
+    Switches that a job sets for a part of the step have a line of their own.
+    """
     before = recorder.said_precision
-    known = None if recorder.audit else before
-    said = facts(recorder, step.autocast, step.gradient_dtypes, known)
-    if said != before:
-        recorder.said_precision = said
-        recorder.channel.line("precision", dict(said, i=step.index), now=False)
+    said = facts(recorder, step, None if recorder.audit else before)
+    for found in step.trained.flags + step.evaluated.flags + [said["flags"]]:
+        line = dict(said, flags=found)
+        if line != recorder.said_precision:
+            recorder.said_precision = line
+            recorder.channel.line("precision", dict(line, i=step.index), now=False)
     if not recorder.audit and before is None:
         for fields in dtype_lines(recorder):
             recorder.channel.line("state", dict(fields, i=step.index), now=False)

@@ -68,7 +68,8 @@ class Recorder(object):
         self.later, self.final = Later(), None  # lines that wait for values; the end of an audit
         self.companions = self.said_precision = None
         self.audit = False
-        self.peek = 0  # how many more module calls within this forward look at autocast
+        self.peek = 0  # how many more module calls within this one look at precisions
+        self.peeked = None  # what they add them to
         self.random_state = None
         self.captured, self.replays = set(), 0  # optimizers whose step is in a CUDA graph
         self.last_scale = None
@@ -171,6 +172,8 @@ class Recorder(object):
         self.step = Step(step.index + 1, self.look(step.index + 1), now)
         if not last and self.config["ends_by"] == "witness" and self.step.index >= self.limit():
             self.over = True
+        if self.over:
+            self.sample_weights(step)
         if last or self.over or len(self.queue) > MAX_QUEUE:
             self.stamp(step)
             self.check()
@@ -178,8 +181,7 @@ class Recorder(object):
 
     def look_back(self, step, last):
         """What a close look sees at its end; and the lines of the steps before it go out."""
-        if quiet():
-            step.weights = [self.values.keep(part) for part in sample(self.sampled())]
+        self.sample_weights(step)
         if step.index == 1:
             self.measured = self.static_bytes()
         if step.index or last:
@@ -187,6 +189,15 @@ class Recorder(object):
         self.check()
         self.settle()
         self.stamp(step)
+
+    def sample_weights(self, step):
+        """Keep samples of the weights as they are after a step: close looks, and the last one.
+
+        At the exit of a process the models may be gone; what was kept before stays.
+        """
+        if quiet():
+            kept = [self.values.keep(part) for part in sample(self.sampled())]
+            step.weights = kept or step.weights
 
     def stamp(self, step):
         """Note the device's time between this boundary and the last one that was stamped."""

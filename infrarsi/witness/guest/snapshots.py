@@ -46,8 +46,11 @@ def before_first_update(recorder):
 
 def after_update(recorder):
     """An optimizer stepped: in the last requested step of a job that ends by itself, the end."""
-    if recorder.audit and recorder.config["ends_by"] != "witness" and not recorder.in_backward:
-        if recorder.step.index >= recorder.limit() - 1:
+    if recorder.config["ends_by"] == "witness" or recorder.in_backward:
+        return
+    if recorder.step.index >= recorder.limit() - 1:
+        recorder.sample_weights(recorder.step)
+        if recorder.audit:
             take_end(recorder)
 
 
