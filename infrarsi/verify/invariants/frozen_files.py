@@ -15,6 +15,7 @@ Not covered where the contract names no frozen file: the check would pass whatev
 """
 
 from infrarsi.contract import CheckResult
+from infrarsi.contract.wording import counted
 from infrarsi.verify.comparison import Comparison, failed, passed, uncovered
 
 CHECK = "frozen_files"
@@ -33,4 +34,6 @@ def judge(comparison: Comparison) -> CheckResult:
         return failed(CHECK, f"it wrote outside its own copy, to {outside[0]!r}")
     if not frozen:
         return uncovered(CHECK, "the contract names no frozen file (`frozen:` in infrarsi.yaml)")
-    return passed(CHECK, f"{len(frozen)} files with the digests of the contract, before and after")
+    return passed(
+        CHECK, f"{counted(len(frozen), 'file')} as the contract has them, before and after"
+    )
