@@ -19,7 +19,7 @@ RESULT_KEYS = {
     *("reference_step_s", "candidate_step_s", "mfu_reference", "mfu_candidate", "settings"),
     *("patches", "trials", "outcomes", "pairs", "gpu_hours", "wall_s", "overhead_per_trial_s"),
     *("llm", "coverage", "stopped_by"),
-    *("name", "confidence", "net_speedup", "break_even_step"),
+    *("name", "confidence", "net_speedup", "break_even_step", "calibration"),
 }
 
 

@@ -127,6 +127,7 @@ class Script:
 def kill(name: str) -> None:
     """SIGKILL every Ray worker of this session whose title begins so."""
     mine = psutil.Process().children(recursive=True)
+    mine = [p for p in mine if p.status() != psutil.STATUS_ZOMBIE]
     victims = [p for p in mine if (p.cmdline() or [""])[0].startswith(f"ray::{name}")]
     assert victims, f"no {name} among {[p.cmdline()[:1] for p in mine]}"
     for victim in victims:
