@@ -31,7 +31,7 @@ def library(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     return folder
 
 
-_REAL = ("tests/cli/", "tests/launchers/", "tests/node/", "tests/witness/")
+_REAL = ("tests/cli/", "tests/launchers/", "tests/node/")
 
 
 @pytest.hookimpl(optionalhook=True)
