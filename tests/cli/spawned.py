@@ -224,7 +224,7 @@ class Started:
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def end(self, timeout_s: float = 200.0) -> Done:
+    def end(self, timeout_s: float = 400.0) -> Done:
         """Read to the end."""
         self._read(lambda: False, timeout_s)
         code = self.process.wait(timeout_s)

@@ -12,7 +12,7 @@ import pytest
 from spawned import Done, Site, Tree
 from terminal import ended, in_terminal
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]  # the shared run takes two minutes
 TOKENS = {"HF_TOKEN": "hf_0123456789abcdefgh", "WANDB_API_KEY": "40charsofsecret4711"}
 RESULT_KEYS = {
     *("schema", "run_id", "stack", "promoted", "speedup", "speedup_low", "speedup_high"),
